@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Decides whether the CUDA backend is built (SPLITZIP_WITH_CUDA) and enables the language if so.
+
+set(SPLITZIP_CUDA "AUTO" CACHE STRING "CUDA backend: ON, OFF, or AUTO (where nvcc is found)")
+set_property(CACHE SPLITZIP_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(SPLITZIP_WITH_CUDA OFF)
+
+if(SPLITZIP_CUDA STREQUAL "AUTO" OR SPLITZIP_CUDA)
+  if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+    find_program(SPLITZIP_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES bin)
+    mark_as_advanced(SPLITZIP_NVCC)
+    if(SPLITZIP_NVCC)
+      set(CMAKE_CUDA_COMPILER "${SPLITZIP_NVCC}")
+    endif()
+  endif()
+
+  if(CMAKE_CUDA_COMPILER OR DEFINED ENV{CUDACXX})
+    if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
+      set(CMAKE_CUDA_ARCHITECTURES 90)
+    endif()
+    enable_language(CUDA)
+    find_package(CUDAToolkit REQUIRED)
+    set(SPLITZIP_WITH_CUDA ON)
+  elseif(NOT SPLITZIP_CUDA STREQUAL "AUTO")
+    message(FATAL_ERROR
+      "SPLITZIP_CUDA is ON, but there is no nvcc on PATH, in CUDA_HOME or in /usr/local/cuda. "
+      "Name it with -DCMAKE_CUDA_COMPILER=/path/to/nvcc, or configure with -DSPLITZIP_CUDA=OFF.")
+  endif()
+endif()
+
+message(STATUS "splitzip: CUDA backend ${SPLITZIP_WITH_CUDA}")

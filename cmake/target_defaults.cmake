@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Language level, warnings and sanitizers of every target of this project; nothing of it reaches a user's targets.
+
+function(splitzip_target_defaults target)
+  target_compile_features(${target} PRIVATE cxx_std_20)
+  set_target_properties(${target} PROPERTIES
+    CXX_EXTENSIONS OFF
+    C_EXTENSIONS OFF
+    CXX_VISIBILITY_PRESET hidden
+    CUDA_VISIBILITY_PRESET hidden
+    VISIBILITY_INLINES_HIDDEN ON)
+
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:C,CXX>:-Wall -Wextra -Wpedantic -Wconversion -Wshadow>)
+  if(SPLITZIP_WERROR)
+    target_compile_options(${target} PRIVATE
+      $<$<COMPILE_LANGUAGE:C,CXX>:-Werror>
+      $<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings>)
+  endif()
+
+  if(SPLITZIP_SANITIZE)
+    set(flags -fsanitize=${SPLITZIP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:C,CXX>:${flags}>)
+    target_link_options(${target} PRIVATE ${flags})
+  endif()
+endfunction()
