@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The C++20 layer over splitzip.h: owners instead of create and destroy, spans instead of pointer and size, exceptions
+// instead of status codes, and nothing else. Everything has get(), so that the C function for a case that is missing
+// here can be called beside it. Header-only; needs the standard library and the C interface alone.
+#pragma once
+
+#include "splitzip/codebook.hpp"
+#include "splitzip/error.hpp"
+#include "splitzip/frame.hpp"
+#include "splitzip/splitzip.h"
+#include "splitzip/tensor.hpp"
