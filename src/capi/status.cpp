@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/element.hpp"
+#include "splitzip/splitzip.h"
+
+const char* splitzip_version(void) { return SPLITZIP_VERSION_STRING; }
+
+const char* splitzip_status_name(splitzip_status status) {
+  switch (status) {
+#define SPLITZIP_NAME(name) \
+  case name: return #name
+    SPLITZIP_NAME(SPLITZIP_OK);
+    SPLITZIP_NAME(SPLITZIP_ERROR_BAD_MAGIC);
+    SPLITZIP_NAME(SPLITZIP_ERROR_UNSUPPORTED_VERSION);
+    SPLITZIP_NAME(SPLITZIP_ERROR_UNSUPPORTED_FLAG);
+    SPLITZIP_NAME(SPLITZIP_ERROR_UNSUPPORTED_TYPE);
+    SPLITZIP_NAME(SPLITZIP_ERROR_UNSUPPORTED_MODE);
+    SPLITZIP_NAME(SPLITZIP_ERROR_TRUNCATED);
+    SPLITZIP_NAME(SPLITZIP_ERROR_TRAILING_BYTES);
+    SPLITZIP_NAME(SPLITZIP_ERROR_CORRUPT_HEADER);
+    SPLITZIP_NAME(SPLITZIP_ERROR_CORRUPT_DIRECTORY);
+    SPLITZIP_NAME(SPLITZIP_ERROR_CORRUPT_PAYLOAD);
+    SPLITZIP_NAME(SPLITZIP_ERROR_CHECKSUM_MISMATCH);
+    SPLITZIP_NAME(SPLITZIP_ERROR_CODEBOOK_REQUIRED);
+    SPLITZIP_NAME(SPLITZIP_ERROR_CODEBOOK_MISMATCH);
+    SPLITZIP_NAME(SPLITZIP_ERROR_CODEBOOK_CORRUPT);
+    SPLITZIP_NAME(SPLITZIP_ERROR_CODEBOOK_NOT_FOUND);
+    SPLITZIP_NAME(SPLITZIP_ERROR_INVALID_ARGUMENT);
+    SPLITZIP_NAME(SPLITZIP_ERROR_INVALID_TENSOR);
+    SPLITZIP_NAME(SPLITZIP_ERROR_INVALID_LAYOUT);
+    SPLITZIP_NAME(SPLITZIP_ERROR_GEOMETRY_MISMATCH);
+    SPLITZIP_NAME(SPLITZIP_ERROR_NONCE_MISMATCH);
+    SPLITZIP_NAME(SPLITZIP_ERROR_TOO_LARGE);
+    SPLITZIP_NAME(SPLITZIP_ERROR_NO_SAMPLES);
+    SPLITZIP_NAME(SPLITZIP_ERROR_OUTPUT_TOO_SMALL);
+    SPLITZIP_NAME(SPLITZIP_ERROR_OUT_OF_MEMORY);
+    SPLITZIP_NAME(SPLITZIP_ERROR_DEVICE);
+    SPLITZIP_NAME(SPLITZIP_ERROR_INTERNAL);
+#undef SPLITZIP_NAME
+  }
+  return "SPLITZIP_ERROR_UNKNOWN";
+}
+
+size_t splitzip_element_bytes(splitzip_element_type type) {
+  return splitzip::element_format(static_cast<std::uint32_t>(type)).bytes;
+}
+
+const char* splitzip_element_type_name(splitzip_element_type type) {
+  switch (type) {
+    case SPLITZIP_BF16: return "bf16";
+    case SPLITZIP_FP16: return "fp16";
+    case SPLITZIP_FP32: return "fp32";
+    case SPLITZIP_FP8_E4M3: return "fp8_e4m3";
+    case SPLITZIP_FP8_E5M2: return "fp8_e5m2";
+    case SPLITZIP_BYTES: return "bytes";
+  }
+  return "unknown";
+}
+
+const char* splitzip_mode_name(splitzip_mode mode) {
+  switch (mode) {
+    case SPLITZIP_MODE_RAW: return "raw";
+    case SPLITZIP_MODE_FIXED4: return "fixed4";
+    case SPLITZIP_MODE_TIERED: return "tiered";
+  }
+  return "unknown";
+}
