@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Check that includes follow the arrows of CONTRIBUTING.md, and that each source file says its licence first."""
+
+import pathlib
+import re
+import sys
+
+PUBLIC = "splitzip"
+CORE = ("common", "format", "codebook")
+# A folder of src/ may include from itself, from the public C headers and from these.
+ARROWS = {
+    "common": (),
+    "format": ("common",),
+    "codebook": ("common", "format"),
+    "cpu": CORE,
+    "cuda": CORE,
+    "capi": (*CORE, "cpu", "cuda"),
+}
+# What folders outside of src/ may include of the project; tests and benchmarks may look inside.
+OUTSIDE = {
+    "include": (PUBLIC,),
+    "cli": (PUBLIC, "common", "format/file.hpp"),
+    "examples": (PUBLIC,),
+    "python": (PUBLIC,),
+}
+SOURCES = ("c", "h", "cpp", "hpp", "cu", "cuh", "py", "cmake", "sh")
+FOLDERS = ("include", "src", "cli", "python", "tests", "fuzz", "bench", "examples", "tools", "cmake", "docs")
+INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+
+
+def allowed(path: pathlib.PurePath, include: str) -> bool:
+    top = path.parts[0]
+    if top == "src":
+        folder = path.parts[1]
+        if include.startswith(PUBLIC + "/"):
+            return include.endswith(".h")
+        return include.split("/")[0] in (folder, *ARROWS[folder])
+    if top in OUTSIDE:
+        own = "/" not in include and top != "include"
+        return own or any(include == a or include.startswith(a + "/") for a in OUTSIDE[top])
+    return True
+
+
+def problems(root: pathlib.Path):
+    files = [p for f in FOLDERS for p in sorted((root / f).rglob("*")) if p.suffix[1:] in SOURCES and p.is_file()]
+    files += sorted(root.rglob("CMakeLists.txt"))
+    for file in files:
+        path = file.relative_to(root)
+        if path.parts[0] == "build":
+            continue
+        text = file.read_text(encoding="utf-8")
+        if "SPDX-License-Identifier: Apache-2.0" not in "\n".join(text.split("\n")[:2]):
+            yield f"{path}: the first lines do not say SPDX-License-Identifier: Apache-2.0"
+        if path.suffix[1:] in ("c", "h", "cpp", "hpp", "cu", "cuh"):
+            for match in INCLUDE.finditer(text):
+                if not allowed(path, match.group(1)):
+                    line = text.count("\n", 0, match.start(1)) + 1
+                    yield f'{path}:{line}: the arrows of CONTRIBUTING.md do not allow #include "{match.group(1)}"'
+
+
+def main() -> int:
+    found = list(problems(pathlib.Path(sys.argv[1])))
+    print("\n".join(found) if found else "licence lines and include arrows are right")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

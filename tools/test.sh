@@ -1,0 +1,82 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Installs what the tests need, builds everything with warnings as errors, and runs all tests: g++ with all of it, clang
+# with AddressSanitizer and UndefinedBehaviorSanitizer, and the fuzz targets on their seeds. CUDA code is always compiled;
+# where there is no GPU, the tests that need one are skipped. On Debian 12 or 13 it needs nothing but a shell and root or sudo.
+#
+#   tools/test.sh              everything
+#   tools/test.sh REGEX        everything is built, and the tests whose names match are run
+#
+#   SPLITZIP_BUILD_DIR         where to build (default: build)
+#   SPLITZIP_FUZZ_SECONDS      how long each fuzz target runs (default: 20)
+set -eu
+cd "$(dirname "$0")/.."
+build=${SPLITZIP_BUILD_DIR:-$PWD/build}
+fuzz_seconds=${SPLITZIP_FUZZ_SECONDS:-20}
+jobs=$(nproc)
+venv=$build/venv
+
+say() { printf '\n== %s\n' "$*"; }
+
+packages='g++ cmake ninja-build pkg-config python3 python3-venv clang libclang-rt-dev libxxhash-dev libcli11-dev
+  nlohmann-json3-dev libgtest-dev'
+
+say "packages"
+if command -v dpkg-query > /dev/null; then
+  missing=
+  for package in $packages; do
+    case $(dpkg-query -W -f '${Status}' "$package" 2> /dev/null) in
+      *' installed') ;;
+      *) missing="$missing $package" ;;
+    esac
+  done
+  if [ -n "$missing" ]; then
+    if [ "$(id -u)" = 0 ]; then
+      sudo=
+    elif command -v sudo > /dev/null; then
+      sudo=sudo
+    else
+      echo "please install, as root: apt-get install$missing" >&2
+      exit 1
+    fi
+    export DEBIAN_FRONTEND=noninteractive
+    $sudo apt-get update -q
+    $sudo apt-get install -q -y --no-install-recommends $missing
+  fi
+else
+  echo "not a Debian system: expecting the equivalents of" $packages
+fi
+
+# The environment is made anew when a list of requirements changes.
+find_nvcc() {
+  command -v nvcc || ls "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" 2> /dev/null || true
+}
+nvcc=$(find_nvcc)
+requirements=tests/requirements.txt
+[ -n "$nvcc" ] || requirements="$requirements tools/cuda-requirements.txt"
+mkdir -p "$build"
+if ! cat $requirements | cmp -s - "$venv/installed.txt"; then
+  rm -rf "$venv"
+  python3 -m venv "$venv"
+  "$venv/bin/python" -m pip install -q --disable-pip-version-check $(printf -- '-r %s ' $requirements)
+  cat $requirements > "$venv/installed.txt"
+fi
+[ -n "$nvcc" ] || nvcc=$(ls "$venv"/lib/python3*/site-packages/nvidia/*/bin/nvcc)
+echo "python: $("$venv/bin/python" --version), nvcc: $nvcc"
+
+build_preset() {
+  preset=$1
+  shift
+  say "build: $preset"
+  cmake --preset "$preset" -B "$build/$preset" -DPython3_EXECUTABLE="$venv/bin/python" "$@"
+  cmake --build "$build/$preset" --parallel "$jobs"
+}
+build_preset cuda -DCMAKE_CUDA_COMPILER="$nvcc"
+build_preset asan
+build_preset fuzz -DSPLITZIP_FUZZ_SECONDS="$fuzz_seconds"
+
+# One run over all three trees, so that one summary counts everything.
+echo 'subdirs("cuda" "asan" "fuzz")' > "$build/CTestTestfile.cmake"
+say "tests"
+exec ctest --test-dir "$build" --parallel "$jobs" --output-on-failure --no-tests=error ${1:+-R "$1"}
