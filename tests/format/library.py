@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The C interface through ctypes, as far as the tests of the format need it. The library is $SPLITZIP_LIBRARY."""
+import ctypes
+import os
+from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
+
+import numpy as np
+
+import model_encoder as model
+
+PATH = os.environ.get("SPLITZIP_LIBRARY")
+
+
+class Struct(ctypes.Structure):
+    """Every struct of the interface begins with its own size."""
+
+    def __init__(self, **fields):
+        super().__init__(ctypes.sizeof(self), **fields)
+
+
+class Error(Struct):
+    _fields_ = [("struct_size", c_size_t), ("status", c_int), ("message", c_char_p), ("tensor", c_uint64),
+                ("chunk", c_uint64), ("offset", c_uint64)]
+
+
+class TensorStruct(Struct):
+    _fields_ = [("struct_size", c_size_t), ("type", c_int), ("mode", c_int), ("codebook", c_void_p),
+                ("tensor_key", c_uint64), ("first_block", c_uint64), ("tokens", c_uint32), ("tokens_per_unit", c_uint32),
+                ("channels", c_uint32), ("first_channel", c_uint32), ("ranges", c_uint32), ("slot_words", c_uint32)]
+
+
+class Layout(Struct):
+    _fields_ = [("struct_size", c_size_t), ("base", c_void_p), ("row_stride", c_int64), ("range_stride", c_int64),
+                ("page_tokens", c_uint32), ("first_token", c_uint32), ("page_stride", c_int64), ("page_indices", c_void_p),
+                ("page_pointers", c_void_p), ("page_count", c_uint64)]
+
+
+class EncodeOptions(Struct):
+    _fields_ = [("struct_size", c_size_t), ("nonce", c_uint64), ("checksums", c_int32)]
+
+
+class FrameSizes(Struct):
+    _fields_ = [("struct_size", c_size_t), ("raw_bytes", c_uint64), ("known_bytes", c_uint64), ("bound_bytes", c_uint64),
+                ("chunk_count", c_uint32), ("tile_count", c_uint32)]
+
+
+class FrameStruct(Struct):
+    _fields_ = [("struct_size", c_size_t), ("data", c_void_p), ("size", c_uint64), ("nonce", c_uint64),
+                ("flags", c_uint32), ("tensor_count", c_uint32), ("chunk_count", c_uint32), ("tile_count", c_uint32),
+                ("spill_words", c_uint32), ("reserved", c_uint32)]
+
+
+class LibraryError(Exception):
+    """args[0] is the name of the status, without SPLITZIP_ERROR_."""
+
+
+if PATH:
+    lib = ctypes.CDLL(PATH)
+    lib.splitzip_status_name.restype = c_char_p
+    lib.splitzip_codebook_set_count.restype = c_size_t
+    lib.splitzip_codebook_set_count.argtypes = [c_void_p]
+    lib.splitzip_codebook_set_get.restype = c_void_p
+    lib.splitzip_codebook_set_get.argtypes = [c_void_p, c_size_t]
+    lib.splitzip_codebook_set_find_hash.restype = c_void_p
+    lib.splitzip_codebook_set_find_hash.argtypes = [c_void_p, c_uint64]
+    lib.splitzip_codebook_set_destroy.argtypes = [c_void_p]
+    lib.splitzip_codebook_set_load.argtypes = [c_char_p, c_size_t, POINTER(c_void_p), POINTER(Error)]
+    lib.splitzip_codebook_set_save.argtypes = [c_void_p, c_void_p, c_size_t, POINTER(c_size_t)]
+    lib.splitzip_frame_open.argtypes = [c_char_p, c_size_t, POINTER(c_uint64), POINTER(FrameStruct), POINTER(Error)]
+
+
+def check(status, error=None):
+    if status:
+        message = error.message.decode() if error is not None and error.message else ""
+        raise LibraryError(lib.splitzip_status_name(status).decode().removeprefix("SPLITZIP_ERROR_"), message)
+
+
+class CodebookSet:
+    def __init__(self, data):
+        self.handle, error = c_void_p(), Error()
+        check(lib.splitzip_codebook_set_load(data, len(data), byref(self.handle), byref(error)), error)
+
+    def __del__(self):
+        if PATH:
+            lib.splitzip_codebook_set_destroy(self.handle)
+
+    def __len__(self):
+        return lib.splitzip_codebook_set_count(self.handle)
+
+    def save(self):
+        size = c_size_t()
+        check(lib.splitzip_codebook_set_save(self.handle, None, 0, byref(size)))
+        data = ctypes.create_string_buffer(size.value)
+        check(lib.splitzip_codebook_set_save(self.handle, data, size.value, byref(size)))
+        return data.raw
+
+    def find(self, identity):
+        return lib.splitzip_codebook_set_find_hash(self.handle, identity) if identity else None
+
+
+def describe(tensor, codebooks):
+    tokens, ranges, channels = tensor.values.shape
+    codebook = None if tensor.mode == model.RAW else codebooks.find(tensor.codebook.real_identity())
+    return TensorStruct(type=tensor.type, mode=tensor.mode, codebook=codebook, tensor_key=tensor.tensor_key,
+                        first_block=tensor.first_block, tokens=tokens, tokens_per_unit=tensor.tokens_per_unit,
+                        channels=channels, first_channel=tensor.first_channel, ranges=ranges,
+                        slot_words=tensor.slot_words)
+
+
+def layout(array):
+    """Of an array [tokens][ranges][channels] whose channels are contiguous."""
+    return Layout(base=array.ctypes.data, row_stride=array.strides[0], range_stride=array.strides[1])
+
+
+def array_of(struct, items):
+    return (struct * max(len(items), 1))(*items)
+
+
+def encode(tensors, codebooks, nonce=0, has_checksums=True, slack=0):
+    """Returns the frame; the buffer is as large as the bound, or smaller by -slack bytes than the frame itself."""
+    arrays = [np.ascontiguousarray(t.values, model.UNSIGNED[t.element_bytes]) for t in tensors]
+    structs = array_of(TensorStruct, [describe(t, codebooks) for t in tensors])
+    layouts = array_of(Layout, [layout(a) for a in arrays])
+    options, sizes, error = EncodeOptions(nonce=nonce, checksums=int(has_checksums)), FrameSizes(), Error()
+    count = c_size_t(len(tensors))
+    check(lib.splitzip_get_frame_sizes(structs, count, byref(options), byref(sizes), byref(error)), error)
+    capacity = sizes.bound_bytes if slack == 0 else sizes.known_bytes + slack
+    buffer, size = ctypes.create_string_buffer(b"\xa5" * capacity, capacity), c_size_t()
+    check(lib.splitzip_encode(structs, layouts, count, byref(options), buffer, c_size_t(capacity), byref(size),
+                              byref(error)), error)
+    assert sizes.known_bytes <= size.value <= sizes.bound_bytes
+    return buffer.raw[: size.value]
+
+
+class OpenFrame:
+    def __init__(self, data, codebooks, expected_nonce=None):
+        self.data, self.frame, error = data, FrameStruct(), Error()
+        nonce = None if expected_nonce is None else byref(c_uint64(expected_nonce))
+        check(lib.splitzip_frame_open(data, len(data), nonce, byref(self.frame), byref(error)), error)
+        self.tensors = []
+        for index in range(self.frame.tensor_count):
+            tensor, identity = TensorStruct(), c_uint64()
+            check(lib.splitzip_frame_get_tensor(byref(self.frame), c_size_t(index), byref(tensor), byref(identity)))
+            tensor.codebook = codebooks.find(identity.value)
+            self.tensors.append(tensor)
+
+    def decode(self):
+        arrays = [np.empty((t.tokens, t.ranges, t.channels), model.UNSIGNED[model.ELEMENT_BYTES[t.type]])
+                  for t in self.tensors]
+        layouts, error = array_of(Layout, [layout(a) for a in arrays]), Error()
+        check(lib.splitzip_decode(byref(self.frame), array_of(TensorStruct, self.tensors), layouts,
+                                  c_size_t(len(arrays)), byref(error)), error)
+        return arrays
+
+    def decode_unit(self, index, unit, first_token, token_count):
+        tensor, error = self.tensors[index], Error()
+        array = np.empty((token_count, 1, tensor.channels), model.UNSIGNED[model.ELEMENT_BYTES[tensor.type]])
+        check(lib.splitzip_decode_unit(byref(self.frame), c_size_t(index), byref(tensor), c_uint64(unit),
+                                       c_uint32(first_token), c_uint32(token_count), byref(layout(array)), byref(error)),
+              error)
+        return array
+
+
+def decode(data, codebooks, expected_nonce=None):
+    return OpenFrame(data, codebooks, expected_nonce).decode()
