@@ -42,12 +42,15 @@
 
 #ifdef __cplusplus
 extern "C" {
+#define SPLITZIP_ENUM(name) enum name : int /* any int is a value, as in C */
+#else
+#define SPLITZIP_ENUM(name) enum name
 #endif
 
 /* ---- 1. Status codes ------------------------------------------------------------------------------------------------ */
 
 /* Codes come in families of ten; values never change their meaning once released. */
-typedef enum splitzip_status {
+typedef SPLITZIP_ENUM(splitzip_status) {
   SPLITZIP_OK = 0,
 
   /* The bytes are not ours, or not of this version. */
@@ -109,7 +112,7 @@ SPLITZIP_API const char* splitzip_version(void);
 
 /* ---- 2. Element types and modes ------------------------------------------------------------------------------------- */
 
-typedef enum splitzip_element_type {
+typedef SPLITZIP_ENUM(splitzip_element_type) {
   SPLITZIP_BF16 = 1,
   SPLITZIP_FP16 = 2,
   SPLITZIP_FP32 = 3,
@@ -118,7 +121,7 @@ typedef enum splitzip_element_type {
   SPLITZIP_BYTES = 6 /* 8-bit integers, or anything; the upper four bits are coded */
 } splitzip_element_type;
 
-typedef enum splitzip_mode {
+typedef SPLITZIP_ENUM(splitzip_mode) {
   SPLITZIP_MODE_RAW = 0,    /* as it is, with checksums; needs no codebook */
   SPLITZIP_MODE_FIXED4 = 1, /* exponents in 4 bits: the paper's code */
   SPLITZIP_MODE_TIERED = 2  /* exponents in 2, 4, 6 or 14 bits by frequency: the default */
@@ -326,7 +329,8 @@ SPLITZIP_API void splitzip_calibration_destroy(splitzip_calibration* calibration
 SPLITZIP_API splitzip_status splitzip_calibration_add(splitzip_calibration* calibration, const char* name,
                                                       uint32_t base_count, const splitzip_tensor* tensor,
                                                       const splitzip_layout* source, splitzip_error* error);
-/* Add the counts of `other`, which stays as it is. Errors: CODEBOOK_MISMATCH, OUT_OF_MEMORY. */
+/* Add the counts of `other`, which stays as it is. Errors: CODEBOOK_MISMATCH, TOO_LARGE (more than 2^58 values of a tensor in all),
+ * OUT_OF_MEMORY. */
 SPLITZIP_API splitzip_status splitzip_calibration_merge(splitzip_calibration* calibration, const splitzip_calibration* other);
 /* Counts as bytes, and back. With dst NULL, save sets *size only. Any bytes whatever are safe to load. */
 SPLITZIP_API splitzip_status splitzip_calibration_save(const splitzip_calibration* calibration, void* dst, size_t capacity,

@@ -95,8 +95,11 @@ splitzip_status splitzip_calibration_merge(splitzip_calibration* calibration, co
   // Check all before anything is changed.
   for (const auto& [name, counts] : other->tensors) {
     const auto found = calibration->tensors.find(name);
-    if (found != calibration->tensors.end() && (found->second.type != counts.type || found->second.base_count != counts.base_count)) {
-      return SPLITZIP_ERROR_CODEBOOK_MISMATCH;
+    if (found == calibration->tensors.end()) continue;
+    if (found->second.type != counts.type || found->second.base_count != counts.base_count) return SPLITZIP_ERROR_CODEBOOK_MISMATCH;
+    const std::uint64_t samples = splitzip::sample_count(counts);
+    if (samples > splitzip::kMaxSamples || splitzip::sample_count(found->second) > splitzip::kMaxSamples - samples) {
+      return SPLITZIP_ERROR_TOO_LARGE;
     }
   }
   return splitzip::guard(nullptr, [&] {

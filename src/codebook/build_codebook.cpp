@@ -195,11 +195,15 @@ void describe(const SymbolCounts& counts, const State& state, std::uint64_t tota
 SymbolCounts::SymbolCounts(splitzip_element_type element_type, std::uint32_t bases)
     : type(element_type), base_count(bases), counts(std::size_t{bases} * symbols()) {}
 
-splitzip_status build_codebook(const SymbolCounts& counts, splitzip_codebook& codebook, splitzip_error* error) {
+std::uint64_t sample_count(const SymbolCounts& counts) {
   CheckedSize sum = 0;
   for (const std::uint64_t n : counts.counts) sum += n;
-  if (!sum.at_most(std::uint64_t{1} << 58)) return fail(error, SPLITZIP_ERROR_TOO_LARGE, "more than 2^58 values were counted");
-  const std::uint64_t total = sum.value();
+  return sum.at_most(kMaxSamples) ? sum.value() : kMaxSamples + 1;
+}
+
+splitzip_status build_codebook(const SymbolCounts& counts, splitzip_codebook& codebook, splitzip_error* error) {
+  const std::uint64_t total = sample_count(counts);
+  if (total > kMaxSamples) return fail(error, SPLITZIP_ERROR_TOO_LARGE, "more than 2^58 values were counted");
   if (total == 0) return fail(error, SPLITZIP_ERROR_NO_SAMPLES, "a tensor has no samples to make a codebook of");
   const State state = Builder(counts).run();
   codebook.type = counts.type;

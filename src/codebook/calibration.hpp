@@ -29,8 +29,14 @@ struct SymbolCounts {
   }
 };
 
+/// Values of a tensor that may be counted: their bits, at most 14 each and 32 at once, must not overflow.
+inline constexpr std::uint64_t kMaxSamples = std::uint64_t{1} << 58;
+
+/// All counts together, or more than kMaxSamples if they overflow it.
+std::uint64_t sample_count(const SymbolCounts& counts);
+
 /// Choose bases, ranks and slots for the counts, and describe them. Fails with NO_SAMPLES if there is no value, and with TOO_LARGE
-/// beyond 2^58 values, which would overflow.
+/// beyond kMaxSamples.
 splitzip_status build_codebook(const SymbolCounts& counts, splitzip_codebook& codebook, splitzip_error* error);
 
 using CalibrationMap = std::map<std::string, SymbolCounts, std::less<>>;

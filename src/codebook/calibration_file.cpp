@@ -117,6 +117,7 @@ splitzip_status load_calibration(std::span<const std::uint8_t> bytes, Calibratio
       if (size != 0) std::memcpy(counts.counts.data() + std::size_t{c} * counts.symbols() + first, data + at, 8 * size);
       at += 8 * size;
     }
+    if (sample_count(counts) > kMaxSamples) return corrupt("more than 2^58 values of a tensor", at);
     if (!tensors.try_emplace(std::move(name), std::move(counts)).second) return corrupt("two tensors have the same name", at);
   }
   if (left() != 0) return corrupt("bytes after the last tensor", at);

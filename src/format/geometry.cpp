@@ -153,7 +153,9 @@ EntryGeometry GeometryWalk::place(const EntryShape& shape) {
 std::uint32_t default_slot_words(const EntryShape& shape, std::uint32_t codebook_slot_words) {
   if (shape.tokens == 0 || shape.mode == SPLITZIP_MODE_RAW) return 0;
   EntryGeometry entry;
-  if (!size_entry(shape, entry)) return codebook_slot_words;
+  const char* message = "";
+  // An impossible shape is refused where it is counted; its slot does not matter.
+  if (check_shape(shape, &message) != SPLITZIP_OK || !size_entry(shape, entry)) return 0;
   const std::uint64_t words = divide_up(codebook_slot_words * entry.full.vectors, entry.full.chunks * kChunkVectors);
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(words, kMaxSlotWords));
 }
