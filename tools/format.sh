@@ -19,10 +19,17 @@ if [ -z "$tool" ]; then
 fi
 
 case "${1-}" in
-  '') mode=-i ;;
-  --check) mode='--dry-run -Werror' ;;
+  '' | --check) ;;
   *) echo "usage: tools/format.sh [--check]" >&2; exit 2 ;;
 esac
-find . -name build -prune -o -name .git -prune -o -type f \
+
+unformatted=$(find . -name build -prune -o -name .git -prune -o -type f \
   \( -name '*.h' -o -name '*.hpp' -o -name '*.c' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \) \
-  -exec "$tool" $mode {} + 2>&1
+  -exec "$tool" --dry-run {} + 2>&1 | sed -n 's/:[0-9]*:[0-9]*: warning: .*//p' | sort -u)
+[ -n "$unformatted" ] || exit 0
+echo "$unformatted"
+if [ "${1-}" = --check ]; then
+  echo "the files above are not formatted: run tools/format.sh"
+  exit 1
+fi
+"$tool" -i $unformatted

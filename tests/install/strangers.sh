@@ -4,9 +4,9 @@
 # Installs to a fresh prefix, moves it, and builds other people's projects on it: with find_package (shared and static), with
 # pkg-config (shared and static), and with this source tree as a subdirectory.
 set -eu
-cmake=$1 build=$2 source=$3 version=$4 cc=$5 cxx=$6 work=$7
+cmake=$1 build=$2 source=$3 version=$4 generator=$5 cc=$6 cxx=$7 work=$8
 here=$(dirname "$0")
-export CC="$cc" CXX="$cxx"
+export CC="$cc" CXX="$cxx" CMAKE_GENERATOR="$generator"
 
 rm -rf "$work"
 mkdir -p "$work"
@@ -59,5 +59,7 @@ $cc -std=c99 "$source/examples/quickstart.c" -o "$work/pc_c_static" $(pkg-config
 
 say "add_subdirectory"
 "$cmake" -S "$here/parent" -B "$work/parent" -DSPLITZIP_SOURCE="$source" -DSPLITZIP_CUDA=OFF
+"$cmake" --build "$work/parent" --parallel 2 --target program
+"$work/parent/program"
 
 say "all of them work"
