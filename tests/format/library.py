@@ -25,14 +25,15 @@ class Error(Struct):
 
 class TensorStruct(Struct):
     _fields_ = [("struct_size", c_size_t), ("type", c_int), ("mode", c_int), ("codebook", c_void_p),
-                ("tensor_key", c_uint64), ("first_block", c_uint64), ("tokens", c_uint32), ("tokens_per_unit", c_uint32),
-                ("channels", c_uint32), ("first_channel", c_uint32), ("ranges", c_uint32), ("slot_words", c_uint32)]
+                ("tensor_key", c_uint64), ("first_block", c_uint64), ("tokens", c_uint32),
+                ("tokens_per_unit", c_uint32), ("channels", c_uint32), ("first_channel", c_uint32),
+                ("ranges", c_uint32), ("slot_words", c_uint32)]
 
 
 class Layout(Struct):
     _fields_ = [("struct_size", c_size_t), ("base", c_void_p), ("row_stride", c_int64), ("range_stride", c_int64),
-                ("page_tokens", c_uint32), ("first_token", c_uint32), ("page_stride", c_int64), ("page_indices", c_void_p),
-                ("page_pointers", c_void_p), ("page_count", c_uint64)]
+                ("page_tokens", c_uint32), ("first_token", c_uint32), ("page_stride", c_int64),
+                ("page_indices", c_void_p), ("page_pointers", c_void_p), ("page_count", c_uint64)]
 
 
 class EncodeOptions(Struct):
@@ -40,8 +41,8 @@ class EncodeOptions(Struct):
 
 
 class FrameSizes(Struct):
-    _fields_ = [("struct_size", c_size_t), ("raw_bytes", c_uint64), ("known_bytes", c_uint64), ("bound_bytes", c_uint64),
-                ("chunk_count", c_uint32), ("tile_count", c_uint32)]
+    _fields_ = [("struct_size", c_size_t), ("raw_bytes", c_uint64), ("known_bytes", c_uint64),
+                ("bound_bytes", c_uint64), ("chunk_count", c_uint32), ("tile_count", c_uint32)]
 
 
 class FrameStruct(Struct):
@@ -156,8 +157,8 @@ class OpenFrame:
         tensor, error = self.tensors[index], Error()
         array = np.empty((token_count, 1, tensor.channels), model.UNSIGNED[model.ELEMENT_BYTES[tensor.type]])
         check(lib.splitzip_decode_unit(byref(self.frame), c_size_t(index), byref(tensor), c_uint64(unit),
-                                       c_uint32(first_token), c_uint32(token_count), byref(layout(array)), byref(error)),
-              error)
+                                       c_uint32(first_token), c_uint32(token_count), byref(layout(array)),
+                                       byref(error)), error)
         return array
 
 

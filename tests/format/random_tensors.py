@@ -10,6 +10,19 @@ MODES = {model.RAW: "raw", model.FIXED4: "fixed4", model.TIERED: "tiered"}
 CONTENTS = ("fitting", "escapes", "clustered", "noise", "equal", "zeros", "mixed")
 
 
+class Random:
+    """The few methods of numpy's Generator that are used here, over RandomState, whose numbers never change."""
+
+    def __init__(self, *seed):
+        self.state = np.random.RandomState(seed)
+        self.random, self.geometric = self.state.random_sample, self.state.geometric
+        self.permutation, self.choice, self.bytes = self.state.permutation, self.state.choice, self.state.bytes
+
+    def integers(self, low, high=None, size=None):
+        low, high = (0, low) if high is None else (low, high)
+        return self.state.randint(low, high, size, np.int64 if high <= 2**63 else np.uint64)
+
+
 def join(element_type, symbol, rest):
     """Inverse of section 2's split, for arrays: bits above the symbol are the top of the rest."""
     s = model.SYMBOL_BITS[element_type]
@@ -81,6 +94,6 @@ def tensor(random, element_type=None, mode=None, content=None, book=None):
     array = values(random, book, (tokens, ranges, channels), first_channel, content)
     slot_words = 0 if mode == model.RAW else int(random.choice([0, 1, 7, 100, 419, 1536]))
     return model.Tensor(element_type, mode, None if mode == model.RAW else book, array, tokens_per_unit,
-                        tensor_key=int(random.integers(0, 2**64, dtype=np.uint64)),
+                        tensor_key=int(random.integers(2**64)),
                         first_block=(0, 0, 3, 2**32 - 1, 2**64 - 1)[random.integers(5)],
                         first_channel=first_channel, slot_words=slot_words)

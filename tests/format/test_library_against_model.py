@@ -35,6 +35,12 @@ def same(a, b):
     return len(a) == len(b) and all(x.shape == y.shape and np.array_equal(x, y) for x, y in zip(a, b))
 
 
+def same_outcome(a, b):
+    """Of several faults in the payload any may be found first."""
+    payload = {"CORRUPT_PAYLOAD", "CHECKSUM_MISMATCH"}
+    return same(a, b) or (isinstance(a, str) and isinstance(b, str) and {a, b} == payload)
+
+
 def compare(tensors, nonce=0, has_checksums=True):
     codebooks = library.CodebookSet(set_of(tensors))
     expected = model.encode_frame(tensors, nonce, has_checksums)
@@ -47,16 +53,16 @@ def compare(tensors, nonce=0, has_checksums=True):
 @pytest.mark.parametrize("element_type", random_tensors.TYPES, ids=random_tensors.TYPES.values())
 def test_every_type_mode_and_content(element_type, mode):
     for number, content in enumerate(random_tensors.CONTENTS):
-        random = np.random.default_rng([7, element_type, mode, number])
+        random = random_tensors.Random(7, element_type, mode, number)
         for _ in range(4):
             compare([random_tensors.tensor(random, element_type, mode, content)], number)
 
 
 @pytest.mark.parametrize("seed", range(100))
 def test_random_frames(seed):
-    random = np.random.default_rng([8, seed])
+    random = random_tensors.Random(8, seed)
     tensors = [random_tensors.tensor(random) for _ in range(random.integers(0, 5))]
-    frame, codebooks = compare(tensors, int(random.integers(2**64, dtype=np.uint64)), bool(random.random() < 0.8))
+    frame, codebooks = compare(tensors, int(random.integers(2**64)), bool(random.random() < 0.8))
     opened = library.OpenFrame(frame, codebooks)
     for index, tensor in enumerate(tensors):
         units = list(tensor.units())
@@ -71,7 +77,7 @@ def test_random_frames(seed):
 
 
 def test_capacity_is_exact():
-    random = np.random.default_rng(9)
+    random = random_tensors.Random(9)
     tensor = random_tensors.tensor(random, model.BF16, model.TIERED, "fitting")
     tensor.slot_words = 1536  # so nothing spills, and the known size is the size
     codebooks = library.CodebookSet(set_of([tensor]))
@@ -81,7 +87,7 @@ def test_capacity_is_exact():
 
 
 def test_codebook_sets():
-    random = np.random.default_rng(10)
+    random = random_tensors.Random(10)
     for count in range(6):
         books = [random_tensors.codebook(random, int(random.integers(1, 7)), int(random.integers(1, 50)), i == 2,
                                          name="" if i == 3 else f"läyer.{i}" * i) for i in range(1, count + 1)]
@@ -106,7 +112,7 @@ def damage(random, data):
 
 @pytest.mark.parametrize("seed", range(30))
 def test_damaged_frames_have_the_same_outcome(seed):
-    random = np.random.default_rng([11, seed])
+    random = random_tensors.Random(11, seed)
     tensors = [random_tensors.tensor(random) for _ in range(random.integers(1, 3))]
     for tensor in tensors:
         tensor.values = tensor.values[:40]
@@ -115,7 +121,7 @@ def test_damaged_frames_have_the_same_outcome(seed):
     frame = model.encode_frame(tensors, 5, has_checksums)
     for _ in range(40):
         damaged = damage(random, frame)
-        assert same(outcome(library.decode, damaged, theirs), outcome(reference_values, damaged, ours))
+        assert same_outcome(outcome(library.decode, damaged, theirs), outcome(reference_values, damaged, ours))
 
 
 def damage_part(random, frame):
@@ -144,7 +150,7 @@ def damage_part(random, frame):
 
 @pytest.mark.parametrize("seed", range(60))
 def test_sealed_damage_has_the_same_outcome(seed):
-    random = np.random.default_rng([12, seed])
+    random = random_tensors.Random(12, seed)
     for _ in range(10):
         tensors = [random_tensors.tensor(random) for _ in range(random.integers(1, 3))]
         for tensor in tensors:
@@ -159,7 +165,7 @@ def test_sealed_damage_has_the_same_outcome(seed):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_damaged_codebook_sets_have_the_same_outcome(seed):
-    random = np.random.default_rng([13, seed])
+    random = random_tensors.Random(13, seed)
     books = [random_tensors.codebook(random, int(random.integers(1, 7)), 5, name=f"{i}") for i in range(3)]
     whole = model.CodebookSet(books, b"abc")
     for _ in range(40):
