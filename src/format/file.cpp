@@ -55,12 +55,14 @@ FilePart write_block_header(const BlockHeader& header, std::uint32_t number) {
   return part;
 }
 
-splitzip_status parse_block_header(FilePartView bytes, std::uint32_t number, BlockHeader& header, splitzip_error* error) {
+splitzip_status parse_block_header(FilePartView bytes, std::uint32_t number, BlockHeader& header,
+                                   splitzip_error* error) {
   const std::uint8_t* const data = bytes.data();
   if (load<std::uint32_t>(data + kPartHashOffset) != block_hash(data, number)) {
     return fail(error, SPLITZIP_ERROR_CORRUPT_HEADER, "checksum of a block header does not match", {.offset = 12});
   }
-  if (data[0] < static_cast<std::uint8_t>(BlockType::kCodebookSet) || data[0] > static_cast<std::uint8_t>(BlockType::kIndex)) {
+  if (data[0] < static_cast<std::uint8_t>(BlockType::kCodebookSet) ||
+      data[0] > static_cast<std::uint8_t>(BlockType::kIndex)) {
     return fail(error, SPLITZIP_ERROR_CORRUPT_HEADER, "block is of an unknown type", {.offset = 0});
   }
   header.type = static_cast<BlockType>(data[0]);
@@ -99,12 +101,14 @@ splitzip_status parse_index(std::span<const std::uint8_t> bytes, FileIndex& inde
     return fail(error, SPLITZIP_ERROR_TRUNCATED, "index is shorter than an empty one", {.offset = bytes.size()});
   }
   if (load<std::uint64_t>(data + bytes.size() - 8) != xxh64(bytes.first(bytes.size() - 8))) {
-    return fail(error, SPLITZIP_ERROR_CORRUPT_DIRECTORY, "checksum of the index does not match", {.offset = bytes.size() - 8});
+    return fail(error, SPLITZIP_ERROR_CORRUPT_DIRECTORY, "checksum of the index does not match",
+                {.offset = bytes.size() - 8});
   }
   const std::uint64_t count = load<std::uint64_t>(data + 8);
   const CheckedSize needed = CheckedSize(count) * kIndexEntryBytes + kIndexFixedBytes;
   if (needed.overflowed() || needed.value() != bytes.size()) {
-    return fail(error, SPLITZIP_ERROR_CORRUPT_DIRECTORY, "index does not have the declared number of frames", {.offset = 8});
+    return fail(error, SPLITZIP_ERROR_CORRUPT_DIRECTORY, "index does not have the declared number of frames",
+                {.offset = 8});
   }
   index.original_bytes = load<std::uint64_t>(data);
   index.frames.clear();
@@ -122,7 +126,8 @@ splitzip_status parse_index(std::span<const std::uint8_t> bytes, FileIndex& inde
     previous = entry;
   }
   if (index.frames.empty() && index.original_bytes != 0) {
-    return fail(error, SPLITZIP_ERROR_CORRUPT_DIRECTORY, "index has no frame for the bytes that it declares", {.offset = 0});
+    return fail(error, SPLITZIP_ERROR_CORRUPT_DIRECTORY, "index has no frame for the bytes that it declares",
+                {.offset = 0});
   }
   return SPLITZIP_OK;
 }
@@ -145,7 +150,8 @@ splitzip_status parse_trailer(FilePartView bytes, std::uint64_t& index_offset, s
   }
   index_offset = load<std::uint64_t>(data);
   if (index_offset % kBlockAlignment != 0 || index_offset < kFilePartBytes) {
-    return fail(error, SPLITZIP_ERROR_CORRUPT_DIRECTORY, "trailer points at a place where no index can be", {.offset = 0});
+    return fail(error, SPLITZIP_ERROR_CORRUPT_DIRECTORY, "trailer points at a place where no index can be",
+                {.offset = 0});
   }
   return SPLITZIP_OK;
 }

@@ -57,7 +57,8 @@ splitzip_status parse_file_header(FilePartView bytes, OriginalKind& kind, splitz
 
 /// `number` counts the blocks of the file from 0.
 FilePart write_block_header(const BlockHeader& header, std::uint32_t number);
-splitzip_status parse_block_header(FilePartView bytes, std::uint32_t number, BlockHeader& header, splitzip_error* error);
+splitzip_status parse_block_header(FilePartView bytes, std::uint32_t number, BlockHeader& header,
+                                   splitzip_error* error);
 
 /// The content of an index block.
 std::vector<std::uint8_t> write_index(const FileIndex& index);

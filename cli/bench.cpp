@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// bench: the codec in memory, beside memcpy in the same run.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "codebooks.hpp"
+#include "command.hpp"
+#include "common/xxh64.hpp"
+#include "json.hpp"
+#include "text.hpp"
+
+namespace splitzip::cli {
+namespace {
+
+struct BenchOptions {
+  CommonOptions common;
+  SourceOptions source;
+  std::string codebook_path;
+  std::vector<std::string> modes;
+  std::uint64_t unit_tokens = 0;
+  bool rows = false;
+  std::uint32_t repeats = 7;
+};
+
+/// Seconds of each repeat.
+struct Timing {
+  std::vector<double> seconds;
+
+  double quantile(double share) const {
+    std::vector<double> sorted = seconds;
+    std::sort(sorted.begin(), sorted.end());
+    return sorted[static_cast<std::size_t>(share * static_cast<double>(sorted.size() - 1) + 0.5)];
+  }
+  Json json(std::uint64_t bytes) const {
+    const auto rate = [&](double s) { return static_cast<double>(bytes) / s / 1e9; };
+    return {{"median", rate(quantile(0.5))}, {"lowest", rate(quantile(1))}, {"highest", rate(quantile(0))}};
+  }
+  std::string text(std::uint64_t bytes) const {
+    const Json rates = json(bytes);
+    return format("%.3f (%.3f-%.3f)", rates["median"].get<double>(), rates["lowest"].get<double>(),
+                  rates["highest"].get<double>());
+  }
+};
+
+template <typename Work>
+void time(Timing& timing, const Work& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  timing.seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+}
+
+struct Result {
+  std::string mode;
+  std::uint64_t frame_bytes = 0;
+  Timing copy;
+  Timing encode;
+  Timing decode;
+};
+
+/// The values of [head][token][channel] as [token][head][channel], sequence by sequence.
+std::vector<std::uint8_t> to_token_major(const std::vector<std::uint8_t>& values, const Rows& rows,
+                                         std::size_t value_bytes) {
+  std::vector<std::uint8_t> result(values.size());
+  const std::size_t run = rows.channels * value_bytes;
+  for (std::uint64_t s = 0; s < rows.sequences; ++s) {
+    const std::uint64_t start = s * rows.heads * rows.tokens;
+    for (std::uint64_t h = 0; h < rows.heads; ++h) {
+      for (std::uint64_t t = 0; t < rows.tokens; ++t) {
+        std::memcpy(result.data() + (start + t * rows.heads + h) * run,
+                    values.data() + (start + h * rows.tokens + t) * run, run);
+      }
+    }
+  }
+  return result;
+}
+
+/// All tensors of one input that have a codec and a codebook, as one frame.
+class Benchmark {
+ public:
+  Benchmark(const BenchOptions& options, const Axes& axes, Console& console)
+      : options_(options), axes_(axes), console_(console) {}
+
+  void load(Input& input) {
+    const Source source(input, options_.source);
+    for (const SafetensorsTensor& tensor : source.tensors()) {
+      const std::string label = tensor_label(input, tensor);
+      if (tensor.bytes() == 0) continue;
+      if (!tensor.dtype->type.has_value()) {
+        console_.detail(label + ": left out, " + std::string(tensor.dtype->name) + " has no codec");
+        input.skip(tensor.bytes(), label);
+        continue;
+      }
+      std::vector<std::uint8_t> values;
+      input.read_into(values, tensor.bytes(), label);
+      values.resize(static_cast<std::size_t>(tensor.bytes()));
+      add(tensor, std::move(values), label);
+    }
+    input.expect_end("the data");
+    if (tensors_.empty()) throw Error(input.name() + ": no tensor of a type that has a codec");
+    for (const auto& piece : data_) raw_bytes_ += piece.size();
+  }
+
+  std::uint64_t raw_bytes() const { return raw_bytes_; }
+  std::size_t entries() const { return tensors_.size(); }
+
+  /// Without a set the codebooks are made of the very data.
+  CodebookSet calibrate() const {
+    splitzip_calibration* calibration = nullptr;
+    check(splitzip_calibration_create(&calibration), "calibration");
+    const std::unique_ptr<splitzip_calibration, decltype(&splitzip_calibration_destroy)> owner(
+        calibration, splitzip_calibration_destroy);
+    splitzip_error error = SPLITZIP_ERROR_INIT;
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      check(
+          splitzip_calibration_add(calibration, names_[i].c_str(), base_counts_[i], &tensors_[i], &layouts_[i], &error),
+          error, printable(names_[i]));
+    }
+    splitzip_codebook_set* set = nullptr;
+    check(splitzip_calibration_finish(calibration, "splitzip bench", &set, &error), error, "codebooks");
+    return CodebookSet(set);
+  }
+
+  Result run(splitzip_mode mode, const Codebooks& codebooks) {
+    assign(mode, codebooks);
+    Result result;
+    result.mode = splitzip_mode_name(mode);
+    splitzip_error error = SPLITZIP_ERROR_INIT;
+    splitzip_frame_sizes sizes{};
+    sizes.struct_size = sizeof sizes;
+    check(splitzip_get_frame_sizes(tensors_.data(), tensors_.size(), nullptr, &sizes, &error), error, result.mode);
+    std::vector<std::uint8_t> frame(static_cast<std::size_t>(sizes.bound_bytes));
+    std::vector<std::vector<std::uint8_t>> back;
+    for (const auto& values : data_) back.emplace_back(values.size());
+    const std::vector<splitzip_layout> destinations = layouts(back);
+
+    std::size_t frame_bytes = 0;
+    const auto encode = [&] {
+      check(splitzip_encode(tensors_.data(), layouts_.data(), tensors_.size(), nullptr, frame.data(), frame.size(),
+                            &frame_bytes, &error),
+            error, result.mode);
+    };
+    splitzip_frame opened{};
+    opened.struct_size = sizeof opened;
+    const auto decode = [&] {
+      check(splitzip_frame_open(frame.data(), frame_bytes, nullptr, &opened, &error), error, result.mode);
+      check(splitzip_decode(&opened, tensors_.data(), destinations.data(), tensors_.size(), &error), error,
+            result.mode);
+    };
+    const auto copy = [&] {
+      for (std::size_t i = 0; i < data_.size(); ++i) std::memcpy(back[i].data(), data_[i].data(), data_[i].size());
+    };
+
+    // The bits come first: a fast wrong answer is none.
+    encode();
+    decode();
+    if (back != data_) throw Error(result.mode + ": the decoded values differ from the original");
+    result.frame_bytes = frame_bytes;
+    for (std::uint32_t repeat = 0; repeat < options_.repeats; ++repeat) {
+      time(result.copy, copy);
+      time(result.encode, encode);
+      time(result.decode, decode);
+      console_.progress("bench " + result.mode, repeat + 1, std::nullopt);
+    }
+    return result;
+  }
+
+ private:
+  void add(const SafetensorsTensor& tensor, std::vector<std::uint8_t> values, const std::string& label) {
+    Rows rows = axes_.rows(tensor.shape);
+    const auto value_bytes = static_cast<std::uint32_t>(splitzip_element_bytes(*tensor.dtype->type));
+    if (options_.rows) {
+      if (rows.heads_first) values = to_token_major(values, rows, value_bytes);
+      rows = {.sequences = rows.sequences, .tokens = rows.tokens, .heads = 1, .channels = rows.row_channels()};
+    }
+    const Pieces pieces = Pieces::of_rows(rows, value_bytes, kLargestWindow, options_.unit_tokens);
+    if (!pieces.possible()) throw Error(label + ": rows are too long");
+    if (!is_codebook_name(tensor.name)) throw Error(label + ": its name is not possible for a codebook");
+    const Bytes name(reinterpret_cast<const std::uint8_t*>(tensor.name.data()), tensor.name.size());
+
+    data_.push_back(std::move(values));
+    std::size_t offset = 0;
+    for (std::uint64_t i = 0; i < pieces.count(); ++i) {
+      const Piece piece = pieces.piece(i);
+      splitzip_tensor described = describe_piece(piece, *tensor.dtype->type);
+      described.tensor_key = tensor.name.empty() ? 0 : xxh64(name);
+      tensors_.push_back(described);
+      places_.push_back({data_.size() - 1, offset, piece.order});
+      names_.push_back(tensor.name);
+      base_counts_.push_back(static_cast<std::uint32_t>(rows.row_channels()));
+      offset += piece.bytes;
+    }
+    layouts_ = layouts(data_);
+  }
+
+  std::vector<splitzip_layout> layouts(const std::vector<std::vector<std::uint8_t>>& memory) const {
+    std::vector<splitzip_layout> all;
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      all.push_back(layout_of(memory[places_[i].tensor].data() + places_[i].offset, tensors_[i], places_[i].order));
+    }
+    return all;
+  }
+
+  void assign(splitzip_mode mode, const Codebooks& codebooks) {
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      tensors_[i].mode = mode;
+      tensors_[i].codebook = mode == SPLITZIP_MODE_RAW ? nullptr : codebooks.find(names_[i]);
+      if (mode != SPLITZIP_MODE_RAW && tensors_[i].codebook == nullptr)
+        throw Error("no codebook for tensor \"" + printable(names_[i]) + "\"");
+    }
+  }
+
+  struct PlaceInMemory {
+    std::size_t tensor = 0;
+    std::size_t offset = 0;
+    FrameOrder order = FrameOrder::kTokenMajor;
+  };
+
+  const BenchOptions& options_;
+  const Axes& axes_;
+  Console& console_;
+  std::vector<std::vector<std::uint8_t>> data_;  // of each tensor
+  std::vector<splitzip_tensor> tensors_;         // entries: pieces of the tensors
+  std::vector<PlaceInMemory> places_;            // of each entry
+  std::vector<std::string> names_;
+  std::vector<std::uint32_t> base_counts_;
+  std::vector<splitzip_layout> layouts_;
+  std::uint64_t raw_bytes_ = 0;
+};
+
+splitzip_mode mode_of(const std::string& name) {
+  return name == "tiered" ? SPLITZIP_MODE_TIERED : name == "fixed4" ? SPLITZIP_MODE_FIXED4 : SPLITZIP_MODE_RAW;
+}
+
+Json result_json(const Result& result, std::uint64_t raw_bytes) {
+  return {{"mode", result.mode},
+          {"frame_bytes", result.frame_bytes},
+          {"ratio", ratio(raw_bytes, result.frame_bytes)},
+          {"encode_gb_per_s", result.encode.json(raw_bytes)},
+          {"decode_gb_per_s", result.decode.json(raw_bytes)},
+          {"memcpy_gb_per_s", result.copy.json(raw_bytes)}};
+}
+
+std::vector<std::string> result_row(const Result& result, std::uint64_t raw_bytes) {
+  return {result.mode, format("%.4f", ratio(raw_bytes, result.frame_bytes)), result.encode.text(raw_bytes),
+          result.decode.text(raw_bytes), result.copy.text(raw_bytes)};
+}
+
+int bench(const BenchOptions& options) {
+  Console console(options.common.quiet, options.common.verbose);
+  const Axes axes(options.source.axes);
+  return for_each_input(options.common, console, [&](const std::string& path) {
+    Input input(path);
+    Benchmark benchmark(options, axes, console);
+    benchmark.load(input);
+    Codebooks codebooks;
+    codebooks.add(options.codebook_path.empty() ? benchmark.calibrate() : load_codebook_set(options.codebook_path));
+    if (options.codebook_path.empty())
+      console.warning("the codebooks were made of the data that are measured; --codebook names others");
+
+    const std::uint64_t raw_bytes = benchmark.raw_bytes();
+    std::vector<std::vector<std::string>> rows = {{"mode", "ratio", "encode GB/s", "decode GB/s", "memcpy GB/s"}};
+    Json results = Json::array();
+    for (const std::string& mode : options.modes) {
+      const Result result = benchmark.run(mode_of(mode), codebooks);
+      rows.push_back(result_row(result, raw_bytes));
+      results.push_back(result_json(result, raw_bytes));
+    }
+    console.clear_progress();
+    if (options.common.json) {
+      print_json({{"file", input.name()},
+                  {"raw_bytes", raw_bytes},
+                  {"entries", benchmark.entries()},
+                  {"unit_tokens", options.unit_tokens},
+                  {"ranges", options.rows ? "rows" : "heads"},
+                  {"repeats", options.repeats},
+                  {"codebooks", options.codebook_path.empty() ? "of_the_same_data" : "given"},
+                  {"results", std::move(results)}});
+    } else {
+      std::printf("%s: %s in %zu tensor entries, one thread; GB/s of raw bytes: median (lowest-highest) of %u runs\n%s",
+                  input.name().c_str(), human_bytes(raw_bytes).c_str(), benchmark.entries(), options.repeats,
+                  table(rows).c_str());
+    }
+  });
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Run& run) {
+  CLI::App* const command = app.add_subcommand("bench", "Ratio and speed in memory, beside memcpy");
+  const auto options = std::make_shared<BenchOptions>();
+  options->modes = {"tiered", "fixed4"};
+  add_common_options(*command, options->common);
+  command
+      ->add_option("--codebook", options->codebook_path,
+                   "Codebook set; without it the codebooks are made of the inputs themselves")
+      ->type_name("FILE");
+  command->add_option("--mode", options->modes, "May be repeated (tiered and fixed4)")
+      ->type_name("")
+      ->allow_extra_args(false)
+      ->check(CLI::IsMember({"tiered", "fixed4", "raw"}));
+  command->add_flag("--rows", options->rows, "All heads of a token as one range, token by token, not each head alone");
+  command->add_option("--repeats", options->repeats, "Timed runs (7)")
+      ->type_name("COUNT")
+      ->check(CLI::Validator(CLI::Range(1u, 100000u)).description(""));
+  add_unit_tokens_option(*command, options->unit_tokens);
+  add_source_options(*command, options->source);
+  command->callback([options, &run] { run = [options] { return bench(*options); }; });
+}
+
+}  // namespace splitzip::cli

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// decompress, and test: the same without an output.
+#include <memory>
+
+#include "command.hpp"
+#include "container.hpp"
+#include "json.hpp"
+#include "text.hpp"
+
+namespace splitzip::cli {
+namespace {
+
+constexpr std::string_view kSuffix = ".szkv";
+
+struct DecodeOptions {
+  CommonOptions common;
+  TargetOptions target;
+  std::vector<std::string> codebook_paths;
+};
+
+struct Decoded {
+  std::uint64_t original_bytes = 0;
+  std::uint64_t file_bytes = 0;
+  std::uint64_t frames = 0;
+};
+
+/// Decodes and verifies all frames; `output` may be NULL.
+Decoded decode_all(Input& input, Codebooks& codebooks, Output* output, Console& console) {
+  ContainerReader reader(input);
+  if (!reader.codebook_set().empty())
+    codebooks.add(parse_codebook_set(reader.codebook_set(), input.name() + ": embedded codebook set"));
+  std::vector<std::uint8_t> values;
+  Decoded decoded;
+  while (const auto frame = reader.next()) {
+    const Bytes piece = decode_frame(*frame, codebooks, input.name(), values);
+    if (output != nullptr) output->write(piece);
+    ++decoded.frames;
+    console.progress(input.name(), input.position(), input.size());
+  }
+  decoded.original_bytes = reader.original_bytes();
+  decoded.file_bytes = reader.file_bytes();
+  return decoded;
+}
+
+Codebooks load_codebooks(const DecodeOptions& options) {
+  Codebooks codebooks;
+  for (const std::string& path : options.codebook_paths) codebooks.add(load_codebook_set(path));
+  return codebooks;
+}
+
+Json decoded_json(const std::string& path, const Decoded& decoded) {
+  return {{"input", path},
+          {"original_bytes", decoded.original_bytes},
+          {"file_bytes", decoded.file_bytes},
+          {"ratio", ratio(decoded.original_bytes, decoded.file_bytes)},
+          {"frames", decoded.frames}};
+}
+
+std::string default_path(const std::string& path) {
+  if (path == "-") return "-";
+  if (path.size() > kSuffix.size() && path.ends_with(kSuffix)) return path.substr(0, path.size() - kSuffix.size());
+  throw UsageError(printable(path) + " does not end in .szkv: name the output with -o");
+}
+
+int decompress(const DecodeOptions& options) {
+  Console console(options.common.quiet, options.common.verbose);
+  return for_each_input(options.common, console, [&](const std::string& path) {
+    Codebooks codebooks = load_codebooks(options);
+    Input input(path);
+    const OutputOptions target =
+        choose_output(options.target, options.common, options.target.path.empty() ? default_path(path) : "", input);
+    Output output(target, &input);
+    const Decoded decoded = decode_all(input, codebooks, &output, console);
+    output.commit();
+    console.info(format("%s: %llu => %llu bytes, %s", input.name().c_str(),
+                        static_cast<unsigned long long>(decoded.file_bytes),
+                        static_cast<unsigned long long>(decoded.original_bytes), output.name().c_str()));
+    if (options.common.json) {
+      Json result = decoded_json(path, decoded);
+      result["output"] = target.path;
+      print_json(result);
+    }
+  });
+}
+
+int test(const DecodeOptions& options) {
+  Console console(options.common.quiet, options.common.verbose);
+  return for_each_input(options.common, console, [&](const std::string& path) {
+    Codebooks codebooks = load_codebooks(options);
+    Input input(path);
+    const Decoded decoded = decode_all(input, codebooks, nullptr, console);
+    console.info(format("%s: ok, %llu bytes in %llu frames", input.name().c_str(),
+                        static_cast<unsigned long long>(decoded.original_bytes),
+                        static_cast<unsigned long long>(decoded.frames)));
+    if (options.common.json) print_json(decoded_json(path, decoded));
+  });
+}
+
+}  // namespace
+
+void add_decompress(CLI::App& app, Run& run) {
+  CLI::App* const command = app.add_subcommand("decompress", "Give back the identical original of *.szkv files");
+  const auto options = std::make_shared<DecodeOptions>();
+  add_common_options(*command, options->common);
+  add_target_options(*command, options->target);
+  add_codebooks_option(*command, options->codebook_paths);
+  command->callback([options, &run] { run = [options] { return decompress(*options); }; });
+}
+
+void add_test(CLI::App& app, Run& run) {
+  CLI::App* const command = app.add_subcommand("test", "Decode and verify *.szkv files, writing nothing");
+  const auto options = std::make_shared<DecodeOptions>();
+  add_common_options(*command, options->common);
+  add_codebooks_option(*command, options->codebook_paths);
+  command->callback([options, &run] { run = [options] { return test(*options); }; });
+}
+
+}  // namespace splitzip::cli

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The command `splitzip`: docs/command.md. Exit codes: 0 done, 1 something failed, 2 the command line is wrong.
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+
+#include "command.hpp"
+
+namespace {
+
+using namespace splitzip::cli;
+
+/// The command that was named, if one was.
+const CLI::App* chosen_command(const CLI::App& app) {
+  const auto commands = app.get_subcommands();
+  return commands.empty() ? nullptr : commands.front();
+}
+
+int report_usage(const CLI::App& app, const std::string& message) {
+  const CLI::App* const command = chosen_command(app);
+  const std::string name = command == nullptr ? "splitzip" : "splitzip " + command->get_name();
+  std::fprintf(stderr, "splitzip: %s\nTry '%s --help'.\n", message.c_str(), name.c_str());
+  return kExitUsage;
+}
+
+void print_help(const CLI::App& app, std::FILE* to) {
+  const CLI::App* const command = chosen_command(app);
+  std::fputs(command == nullptr ? app.help().c_str() : command->help("splitzip").c_str(), to);
+}
+
+int run_command(int argc, char** argv) {
+  CLI::App app("Lossless compression of LLM key-value caches", "splitzip");
+  app.set_version_flag("-V,--version", std::string("splitzip ") + splitzip_version() + ", format " +
+                                           std::to_string(SPLITZIP_FORMAT_VERSION));
+  app.footer("Exit codes: 0 done, 1 something failed, 2 the command line is wrong.");
+  Run run;
+  add_calibrate(app, run);
+  add_compress(app, run);
+  add_decompress(app, run);
+  add_inspect(app, run);
+  add_test(app, run);
+  add_bench(app, run);
+
+  try {
+    app.parse(argc, argv);
+    if (!run) {
+      print_help(app, stderr);
+      return kExitUsage;
+    }
+    return run();
+  } catch (const CLI::CallForVersion& version) {
+    std::printf("%s\n", version.what());
+    return kExitOk;
+  } catch (const CLI::CallForHelp&) {
+    print_help(app, stdout);
+    return kExitOk;
+  } catch (const CLI::ParseError& error) {
+    return report_usage(app, error.what());
+  } catch (const UsageError& error) {
+    return report_usage(app, error.what());
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  install_signal_handlers();
+  int result = kExitError;
+  try {
+    result = run_command(argc, argv);
+  } catch (const std::bad_alloc&) {
+    std::fputs("splitzip: not enough memory\n", stderr);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "splitzip: %s\n", error.what());
+  }
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    std::fputs("splitzip: cannot write standard output\n", stderr);
+    return kExitError;
+  }
+  return result;
+}
