@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Encoding and decoding as Python functions.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace splitzip::python {
+
+void bind_layout(nanobind::module_& module);
+void bind_encoding(nanobind::module_& module);
+void bind_decoding(nanobind::module_& module);
+
+}  // namespace splitzip::python

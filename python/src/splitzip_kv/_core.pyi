@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The extension over the C interface. Import its names from `splitzip_kv`."""
+
+import enum
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+from ._tensor import Tensor
+
+# Anything that gives its bytes by the buffer protocol: bytes, bytearray, memoryview, mmap, numpy and ctypes arrays.
+_Buffer = Any
+
+FORMAT_VERSION: int
+"""Version of the frame, codebook and file format that this library writes and reads."""
+
+class ElementType(enum.IntEnum):
+    BF16 = 1
+    FP16 = 2
+    FP32 = 3
+    FP8_E4M3 = 4
+    FP8_E5M2 = 5
+    BYTES = 6
+
+class Mode(enum.IntEnum):
+    RAW = 0
+    """As it is, with checksums; needs no codebook."""
+    FIXED4 = 1
+    """Exponents in 4 bits: the paper's code."""
+    TIERED = 2
+    """Exponents in 2, 4, 6 or 14 bits by frequency: the default where there is a codebook."""
+
+class Codebook:
+    """What calibration learned of one tensor. Never changes; keeps its set alive. Equal if the hashes are."""
+
+    @property
+    def hash(self) -> int:
+        """Identity: equal hashes decode each other's frames."""
+    @property
+    def type(self) -> ElementType: ...
+    @property
+    def name(self) -> str:
+        """"" serves every tensor without a codebook of its own."""
+    @property
+    def bases(self) -> bytes:
+        """Base exponent of each channel; a single one serves every channel."""
+    @property
+    def ranks(self) -> bytes: ...
+    @property
+    def fixed4_slot_words(self) -> int: ...
+    @property
+    def tiered_slot_words(self) -> int: ...
+    @property
+    def sample_values(self) -> int: ...
+    @property
+    def top8_coverage(self) -> float:
+        """Share of the values whose exponent is among the 8 most frequent ones."""
+    @property
+    def top16_coverage(self) -> float: ...
+    @property
+    def entropy(self) -> float:
+        """Bits, of the exponent."""
+    @property
+    def entropy_given_channel(self) -> float: ...
+    @property
+    def fixed4_bits(self) -> float:
+        """Expected bits a value in mode FIXED4, without directory."""
+    @property
+    def tiered_bits(self) -> float: ...
+    @property
+    def fixed4_escapes(self) -> float:
+        """Expected escapes a value in mode FIXED4."""
+    @property
+    def tiered_escapes(self) -> float: ...
+
+class CodebookSet:
+    """Named codebooks, usually one for each tensor: what a *.szcb file holds. Never changes."""
+
+    def __init__(self, data: _Buffer) -> None:
+        """From the bytes of a *.szcb file, which are copied. Any bytes whatever are safe to pass."""
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> CodebookSet: ...
+    def save(self, path: str | os.PathLike[str]) -> None: ...
+    def to_bytes(self) -> bytes: ...
+    @property
+    def provenance(self) -> str:
+        """The text given to `Calibration.finish`."""
+    def find(self, name: str) -> Codebook | None:
+        """By the name of a tensor: its own codebook, else the one named "", else None."""
+    def find_hash(self, hash: int) -> Codebook | None: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int) -> Codebook: ...
+    def __iter__(self) -> Iterator[Codebook]: ...
+
+class Calibration:
+    """Counts exponents by tensor name and channel, piece by piece, and builds codebooks from them."""
+
+    def __init__(self) -> None: ...
+    def add(self, name: str, layout: LayoutBase, *, base_count: int | None = None, first_channel: int = 0) -> None:
+        """Count all values of `layout` under `name`.
+
+        `base_count` is the number of channels of the full tensor, by default that of the layout, or 1 to have all channels share
+        one base; it and the type must be the same in each call for a name.
+        """
+    def merge(self, other: Calibration) -> None:
+        """Add the counts of `other`, which stays as it is."""
+    def finish(self, provenance: str = "") -> CodebookSet:
+        """One codebook for each name, in order of the names."""
+    @staticmethod
+    def from_bytes(data: _Buffer) -> Calibration:
+        """Counts that `to_bytes` wrote. Any bytes whatever are safe to pass."""
+    def to_bytes(self) -> bytes: ...
+
+class LayoutBase:
+    """Memory with the roles of its axes; `Layout` makes it from arrays."""
+
+    def __init__(
+        self,
+        bits: _Buffer,
+        type: ElementType | None,
+        page_axis: int | None,
+        token_axis: int | None,
+        head_axis: int | None,
+        channel_axis: int | None,
+        pages: _Buffer | None,
+        first_token: int,
+    ) -> None: ...
+    @property
+    def type(self) -> ElementType | None:
+        """None for integers of 16 or 32 bits, which may hold any type of that size."""
+    @property
+    def element_bytes(self) -> int: ...
+    @property
+    def tokens(self) -> int:
+        """Tokens from `first_token` to the end of the array or of the page list."""
+    @property
+    def heads(self) -> int: ...
+    @property
+    def channels(self) -> int:
+        """Values of a token in one head."""
+    @property
+    def readonly(self) -> bool: ...
+
+class FrameSizes:
+    """Sizes of the frame of some tensors, before encoding."""
+
+    raw_bytes: int
+    """Values only."""
+    known_bytes: int
+    """Everything but the spill: exact, and equal to the frame's size where nothing spills."""
+    bound_bytes: int
+    """No input whatever needs more."""
+    chunk_count: int
+    tile_count: int
+
+class FrameBase:
+    def __init__(self, data: _Buffer, *, expected_nonce: int | None = None) -> None: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def nonce(self) -> int: ...
+    @property
+    def has_checksums(self) -> bool: ...
+    @property
+    def tensor_count(self) -> int: ...
+    @property
+    def chunk_count(self) -> int: ...
+    @property
+    def tile_count(self) -> int: ...
+    @property
+    def spill_words(self) -> int: ...
+    def _tensor(self, index: int) -> tuple[dict[str, Any], int]:
+        """Fields of `Tensor` without codebook, and the hash of its codebook (0: none)."""
+    def decode(self, tensors: Sequence[Tensor], layouts: Sequence[LayoutBase]) -> None:
+        """Decode tensor i to layouts[i]; `tensors` says what is expected, and count and geometry must equal the frame's.
+
+        Each chunk is verified before it is stored. After an error the destination may hold anything.
+        """
+    def decode_unit(
+        self,
+        index: int,
+        tensor: Tensor,
+        unit: int,
+        layout: LayoutBase,
+        *,
+        first_token: int = 0,
+        token_count: int | None = None,
+    ) -> None:
+        """Decode tokens [first_token, first_token + token_count) of unit `unit` of tensor `index`, by default all that `layout` has room for.
+
+        Token `first_token` of the unit is token 0 of `layout`, which has the channels of one range. Only the chunks that hold
+        these tokens are read. Unit numbers run block by block, inside of a block range by range.
+        """
+
+def frame_size(data: _Buffer) -> int:
+    """Length of the frame that starts at `data`, from its first 48 bytes; not yet authenticated."""
+
+def frame_sizes(tensors: Sequence[Tensor], *, checksums: bool = True) -> FrameSizes: ...
+def encode_into(
+    tensors: Sequence[Tensor], layouts: Sequence[LayoutBase], out: _Buffer, nonce: int, checksums: bool
+) -> int: ...
+def dlpack_bits(array: Any) -> tuple[Any, str]:
+    """A CPU array that has `__dlpack__` as numpy array of unsigned integers, and the name of its numpy or ml_dtypes type."""
+
+def library_version() -> str: ...
+def status_name(status: int) -> str: ...
