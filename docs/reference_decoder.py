@@ -37,7 +37,7 @@ class Reader:
         return self.data[start:end]
 
     def header(self, magic, layout):
-        require("BAD_MAGIC", self.data[:4] in (magic, magic[: len(self.data)]), f"does not begin with {magic}")
+        require("BAD_MAGIC", len(self.data) < 4 or self.data[:4] == magic, f"does not begin with {magic}")
         version, *fields = struct.unpack(layout, self.take(struct.calcsize(layout)))
         require("UNSUPPORTED_VERSION", version == 0, f"version {version}")
         return fields

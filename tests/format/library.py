@@ -2,7 +2,7 @@
 """The C interface through ctypes, as far as the tests of the format need it. The library is $SPLITZIP_LIBRARY."""
 import ctypes
 import os
-from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 
 import numpy as np
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model encoder of the splitzip format, written from docs/format.md alone: plain integers, value by value.
 
-It is the counterpart of docs/reference_decoder.py and shares nothing with it, nor with the library. Frame, CodebookSet and
-File are kept in parts, so that tests can damage one part and seal the rest correctly again. Numbers in comments are
+It is the counterpart of docs/reference_decoder.py and shares nothing with it, nor with the library. Frame, CodebookSet
+and File are kept in parts, so that tests can damage one part and seal the rest correctly again. Numbers in comments are
 sections of the document.
 """
 import struct
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The library against the model encoder (equal bytes) and the reference decoder (equal values, equal status)."""
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -14,7 +16,7 @@ NO_CODEBOOKS = model.CodebookSet([]).bytes()
 
 def set_of(tensors):
     books = {tensor.codebook.real_identity(): tensor.codebook for tensor in tensors if tensor.codebook}
-    return model.CodebookSet([model.replace(book, name=f"tensor {i}") for i, book in enumerate(books.values())]).bytes()
+    return model.CodebookSet([replace(book, name=f"tensor {i}") for i, book in enumerate(books.values())]).bytes()
 
 
 def outcome(decode, *arguments):
@@ -91,7 +93,7 @@ def test_codebook_sets():
     for count in range(6):
         books = [random_tensors.codebook(random, int(random.integers(1, 7)), int(random.integers(1, 50)), i == 2,
                                          name="" if i == 3 else f"läyer.{i}" * i) for i in range(1, count + 1)]
-        data = model.CodebookSet(books, "Ursprung".encode() * count).bytes()
+        data = model.CodebookSet(books, b"origin" * count).bytes()
         loaded = library.CodebookSet(data)
         assert len(loaded) == count and loaded.save() == data
         assert set(reference.decode_codebook_set(data)) == {book.real_identity() for book in books}
@@ -173,6 +175,6 @@ def test_damaged_codebook_sets_have_the_same_outcome(seed):
         if len(damaged) >= 32 and random.random() < 0.8:  # sealed again
             damaged[24:32] = model.xxh64(bytes(damaged[:24] + damaged[32:])).to_bytes(8, "little")
         damaged = bytes(damaged)
-        theirs = outcome(lambda: sorted(library.CodebookSet(damaged).save()))
+        theirs = outcome(lambda data: library.CodebookSet(data).save(), damaged)
         ours = outcome(reference.decode_codebook_set, damaged)
-        assert theirs == ours if isinstance(ours, str) else theirs == sorted(damaged)
+        assert theirs == (ours if isinstance(ours, str) else damaged)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the model encoder writes, the reference decoder reads: two programs from one document."""
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,7 @@ ALL = [(t, m, c) for t in random_tensors.TYPES for m in random_tensors.MODES for
 
 def codebooks_of(tensors):
     books = {tensor.codebook.real_identity(): tensor.codebook for tensor in tensors if tensor.codebook}
-    named = [model.replace(book, name=str(i)) for i, book in enumerate(books.values())]
+    named = [replace(book, name=str(i)) for i, book in enumerate(books.values())]
     return reference.decode_codebook_set(model.CodebookSet(named, b"random").bytes())
 
 
@@ -94,7 +96,7 @@ def test_files(embed):
     for number in range(4):
         tensor = random_tensors.tensor(random, mode=number % 3)
         if tensor.codebook:
-            books.append(model.replace(tensor.codebook, name=str(number)))
+            books.append(replace(tensor.codebook, name=str(number)))
         pieces.append((tensor, number % 2))
     embedded = model.CodebookSet(books)
     file, original = model.build_file(0, pieces, embedded if embed else None)

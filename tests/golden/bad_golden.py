@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The bad golden files: each has one fault, and everything else is right, checksums included."""
+from dataclasses import replace
+
 import numpy as np
 
 import model_encoder as model
@@ -191,7 +193,7 @@ def seal_length(excess):
 
 def short_frame():
     """Three chunks: 24 bytes of rest plane, so 8 bytes of padding."""
-    return model.build_frame([model.replace(tensor(), values=tensor().values[:3])], nonce=5)
+    return model.build_frame([replace(tensor(), values=tensor().values[:3])], nonce=5)
 
 
 def constant_without_words():
@@ -225,8 +227,8 @@ def swap(frame):
 
 def codebook_set_faults():
     def case(name, fault, status="CODEBOOK_CORRUPT", book=None, **fields):
-        books = [model.replace(FP16_BOOK, **(book or {})), BYTES_BOOK]
-        return f"set_{name}", status, fault, model.replace(model.CodebookSet(books, b"origin"), **fields).bytes()
+        books = [replace(FP16_BOOK, **(book or {})), BYTES_BOOK]
+        return f"set_{name}", status, fault, replace(model.CodebookSet(books, b"origin"), **fields).bytes()
 
     def statistic(number, value):
         return {"statistics": tuple(value if i == number else 0.0 for i in range(8))}
@@ -272,20 +274,20 @@ def codebook_set_faults():
 
 def file_faults():
     """(name, status, fault, bytes, codebook set)."""
-    small = model.replace(tensor(), values=tensor().values[:2])
+    small = replace(tensor(), values=tensor().values[:2])
     embedded = codebook_set()
 
     def base():
         return model.build_file(0, [(small, 0), (tensor(), 1)], embedded)[0]
 
     def case(name, status, fault, change=lambda file: None, codebooks=None, cut=None, tail=b"", **fields):
-        file = model.replace(base(), **fields)
+        file = replace(base(), **fields)
         change(file)
         return f"file_{name}", status, fault, file.bytes()[:cut] + tail, codebooks
 
     def block(name, status, fault, index, **fields):
         def change(file):
-            file.blocks[index] = model.replace(file.blocks[index], **fields)
+            file.blocks[index] = replace(file.blocks[index], **fields)
         return case(name, status, fault, change)
 
     def frame(name, status, fault, data):
@@ -312,7 +314,7 @@ def file_faults():
     yield case("late_set", "CORRUPT_HEADER", "a codebook set after a frame",
                lambda f: f.blocks.insert(1, f.blocks.pop(0)), SET)
     yield block("set_corrupt", "CODEBOOK_CORRUPT", "checksum of the embedded codebook set", 0,
-                content=model.replace(embedded, checksum_flip=1).bytes())
+                content=replace(embedded, checksum_flip=1).bytes())
     yield block("other_set", "CODEBOOK_REQUIRED", "an embedded set without the codebook; the caller's has it", 0,
                 content=model.CodebookSet([FP16_BOOK]).bytes())[:4] + (SET,)
     yield ("file_no_set", "CODEBOOK_REQUIRED", "no codebooks at all",

@@ -4,6 +4,7 @@
 import hashlib
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,10 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "format"))
 
-import bad_golden  # noqa: E402
-import model_encoder as model  # noqa: E402
-import random_tensors  # noqa: E402
-from random_tensors import MODES, TYPES  # noqa: E402
+import bad_golden
+import model_encoder as model
+import random_tensors
+from random_tensors import MODES, TYPES
 
 SET = "good/all.szcb"
 
@@ -26,7 +27,7 @@ class Books:
         self.books = []
 
     def add(self, book):
-        book = model.replace(book, name=f"layers.{len(self.books)}.k" if self.books else "")
+        book = replace(book, name=f"layers.{len(self.books)}.k" if self.books else "")
         self.books.append(book)
         return book
 
@@ -122,7 +123,7 @@ def accepted_frames(books):
     yield "accepted_raw", frame, [tensor]
 
     # A constant chunk where codes would do.
-    equal = model.replace(tensor, values=np.full((1, 1, 8), int(values[0, 0, 0]), values.dtype))
+    equal = replace(tensor, values=np.full((1, 1, 8), int(values[0, 0, 0]), values.dtype))
     frame = model.build_frame([equal])
     frame.sections = [bytearray(16)] * 4 + [bytearray(model.pad(int(values[0, 0, 0]).to_bytes(4, "little"), 32))]
     frame.records[0] = 2 << 8 | 1
@@ -135,7 +136,7 @@ def good_codebook_sets(books):
     yield "all", model.CodebookSet(books.books, b"Codebooks of the golden frames")
     yield "empty", model.CodebookSet([])
     names = ("", "a", "a" * 4096, "Schl\u00fcssel \U0001f511")
-    yield "names", model.CodebookSet([model.replace(same, name=name) for name in names], "Herkunft: \u6e90".encode())
+    yield "names", model.CodebookSet([replace(same, name=name) for name in names], "Herkunft: \u6e90".encode())
     extremes = model.Codebook(model.E4M3, [14, 0, 13, 1, 12, 2, 11, 3, 10], [15], "x", 1536, 1536, 2**64 - 1,
                               (0.0, 1.0, 4.0, 1e308, 5e-324, 0.5, 0.25, 0.125))
     yield "extremes", model.CodebookSet([extremes])
