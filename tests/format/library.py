@@ -67,6 +67,7 @@ if PATH:
     lib.splitzip_codebook_set_destroy.argtypes = [c_void_p]
     lib.splitzip_codebook_set_load.argtypes = [c_char_p, c_size_t, POINTER(c_void_p), POINTER(Error)]
     lib.splitzip_codebook_set_save.argtypes = [c_void_p, c_void_p, c_size_t, POINTER(c_size_t)]
+    lib.splitzip_calibration_destroy.argtypes = [c_void_p]
     lib.splitzip_frame_open.argtypes = [c_char_p, c_size_t, POINTER(c_uint64), POINTER(FrameStruct), POINTER(Error)]
 
 
@@ -164,3 +165,20 @@ class OpenFrame:
 
 def decode(data, codebooks, expected_nonce=None):
     return OpenFrame(data, codebooks, expected_nonce).decode()
+
+
+def calibrate(arrays, element_type, provenance):
+    """The bytes of the set of codebooks that the library makes of {name: [tokens][ranges][channels]}."""
+    calibration, handle, error = c_void_p(), c_void_p(), Error()
+    check(lib.splitzip_calibration_create(byref(calibration)))
+    for name, array in arrays.items():
+        tokens, ranges, channels = array.shape
+        tensor = TensorStruct(type=element_type, tokens=tokens, tokens_per_unit=max(tokens, 1), channels=channels,
+                              ranges=ranges)
+        check(lib.splitzip_calibration_add(calibration, name.encode(), c_uint32(ranges * channels), byref(tensor),
+                                           byref(layout(array)), byref(error)), error)
+    check(lib.splitzip_calibration_finish(calibration, provenance, byref(handle), byref(error)), error)
+    lib.splitzip_calibration_destroy(calibration)
+    codebooks = CodebookSet.__new__(CodebookSet)
+    codebooks.handle = handle
+    return codebooks.save()
