@@ -30,8 +30,7 @@ class Reader:
         self.data, self.at, self.short = data, 0, short
 
     def take(self, size, align=1, padding="CORRUPT_PAYLOAD"):  # passes over the zero bytes up to a multiple of `align`
-        start, end = self.at, self.at + size
-        self.at = ceil_div(end, align) * align
+        start, end, self.at = self.at, self.at + size, ceil_div(self.at + size, align) * align
         require(self.short, self.at <= len(self.data), f"cut off at byte {len(self.data)}")
         require(padding, not any(self.data[end : self.at]), f"padding at byte {end} is not zero")
         return self.data[start:end]
@@ -165,8 +164,7 @@ def decode_frame(data, codebooks, expected_nonce=None):
     check((chunk_count, tile_count) == counts and chunk_count < 2**24, "chunk_count or tile_count")
     sizes = sum([e.sizes for e in entries], [2 * chunk_count, 4 * chunk_count * flags, 4 * tile_count])
     check(frame_bytes == reader.at + sum(ceil_div(s, 16) * 16 for s in sizes) + 4 * spill_words, "frame_bytes")
-    status = "TRUNCATED" if len(data) < frame_bytes else "TRAILING_BYTES"
-    require(status, len(data) == frame_bytes, f"{len(data)} bytes for a frame of {frame_bytes}")
+    require("TRUNCATED" if len(data) < frame_bytes else "TRAILING_BYTES", len(data) == frame_bytes, "frame length")
 
     check, spilled = partial(require, "CORRUPT_DIRECTORY"), 0
     records, checksums, tile_records = (np.frombuffer(reader.take(size, 16, "CORRUPT_DIRECTORY"), layout)
@@ -206,9 +204,8 @@ def decode_frame(data, codebooks, expected_nonce=None):
         parts, values = np.concatenate([slots, *parts]), np.empty((e.tokens, e.ranges, e.channels), f"<u{e.bytes}")
         for (block, r, number, count, vectors), (kind, length, checksum) in zip(e.chunks(), e.directory):
             pieces = [plane[size * vector : size * (vector + vectors)] for plane, size in zip(planes, e.plane_bytes)]
-            variable = parts[word : word + length].view(np.uint8)
             i, channel = np.arange(count) + number * (2048 // e.bytes), e.first_channel + r * e.channels
-            content = decode_chunk(e, kind, channel + i % e.channels, pieces, variable)
+            content = decode_chunk(e, kind, channel + i % e.channels, pieces, parts[word : word + length].view("u1"))
             actual = content_checksum(content, e.tensor_key, (e.first_block + block) % 2**64, channel, number, count)
             require("CHECKSUM_MISMATCH", not flags or checksum == actual, f"block {block}, range {r}, chunk {number}")
             values[block * e.tokens_per_unit + i // e.channels, r, i % e.channels] = content.view(values.dtype)[:count]
@@ -290,10 +287,13 @@ if __name__ == "__main__":
     parser.add_argument("--codebook", type=Path, metavar="SET")
     parser.add_argument("-o", "--output", type=Path, metavar="OUT", required=True)
     arguments = parser.parse_args()
-    data = arguments.file.read_bytes()
-    codebooks = decode_codebook_set(arguments.codebook.read_bytes()) if arguments.codebook else {}
-    if data[:4] == b"SZKV":
-        output = decode_file(data, codebooks)
-    else:
-        output = b"".join(values.tobytes() for _, values in decode_frame(data, codebooks)[1])
-    arguments.output.write_bytes(output)
+    try:
+        data = arguments.file.read_bytes()
+        codebooks = decode_codebook_set(arguments.codebook.read_bytes()) if arguments.codebook else {}
+        if data[:4] == b"SZKV":
+            output = decode_file(data, codebooks)
+        else:
+            output = b"".join(values.tobytes() for _, values in decode_frame(data, codebooks)[1])
+        arguments.output.write_bytes(output)
+    except (FormatError, OSError) as error:
+        raise SystemExit(f"reference_decoder.py: {': '.join(map(str, error.args))}") from None

@@ -2,6 +2,8 @@
 """The golden files are what the generator makes; the reference decoder and the library agree on each of them."""
 import hashlib
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,27 @@ def test_reference_refuses_bad(entry):
     with pytest.raises(reference.FormatError) as error:
         decode(entry)
     assert "SPLITZIP_ERROR_" + error.value.args[0] == entry["status"]
+
+
+@pytest.mark.parametrize("file, codebooks", [("good/plain_embedded.szkv", None), ("good/plain.szkv", "good/files.szcb"),
+                                             ("good/mixed_row.frame", "good/all.szcb")])
+def test_reference_decoder_is_a_program(tmp_path, file, codebooks):
+    entry = next(entry for entry in MANIFEST["good"] if entry["file"] == file)
+    output = tmp_path / "original"
+    arguments = [*(["--codebook", HERE / codebooks] if codebooks else []), "-o", output]
+    subprocess.run([sys.executable, "-B", reference.__file__, HERE / file, *arguments], check=True)
+    assert hashlib.sha256(output.read_bytes()).hexdigest() == entry["sha256"]
+
+
+def test_reference_decoder_says_what_is_wrong(tmp_path):
+    output = tmp_path / "original"
+    ran = subprocess.run([sys.executable, "-B", reference.__file__, HERE / "bad/content_rest.frame", "--codebook",
+                          HERE / "bad/codebooks.szcb", "-o", output], capture_output=True, text=True)
+    assert ran.returncode == 1 and "CHECKSUM_MISMATCH" in ran.stderr and not output.exists()
+
+
+def test_reference_decoder_stays_short():
+    assert len(Path(reference.__file__).read_text(encoding="utf-8").splitlines()) < 300
 
 
 @pytest.mark.skipif(not library.PATH, reason="SPLITZIP_LIBRARY is not set")
