@@ -40,7 +40,7 @@ class Frame {
     splitzip_status status;
     {
       nb::gil_scoped_release no_gil;
-      status = splitzip_decode(&frame_, table.tensors().data(), table.layouts().data(), table.tensors().size(), &error);
+      status = splitzip_decode(&frame_, table.tensors().data(), table.layouts().data(), table.tensors().size(), nullptr, &error);
     }
     check(status, error);
   }

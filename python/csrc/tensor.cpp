@@ -16,8 +16,9 @@ namespace {
 /// Attribute `name` as a Value; each attribute is read once, as it may be a property that runs code.
 template <typename Value>
 Value field(nb::handle tensor, const char* name, std::uint64_t index) {
+  const nb::object attribute = tensor.attr(name);
   Value value{};
-  if (!nb::try_cast(tensor.attr(name), value)) {
+  if (!nb::try_cast(attribute, value)) {
     throw StatusError(SPLITZIP_ERROR_INVALID_TENSOR,
                       std::string("the field ") + name + " of the tensor has a wrong type or is out of range", index);
   }

@@ -105,6 +105,8 @@ class Layout(LayoutBase):
         type: ElementType | None = None,
     ) -> None:
         bits, type_name = bits_of(array)
+        if not 0 <= first_token < 2**32:
+            raise InvalidLayout(f"first_token is {first_token}")
         super().__init__(
             bits,
             TYPES.get(type_name) if type is None else ElementType(type),

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects keep what they need; calls run beside each other."""
+
+import gc
+import sys
+import threading
+import time
+import weakref
+
+import numpy as np
+import pytest
+from conftest import same, values
+
+from splitzip_kv import Calibration, CodebookSet, Frame, Layout, encode, frame_sizes
+
+
+class Owner(np.ndarray):
+    """An array that can be watched."""
+
+
+def test_a_layout_keeps_its_array():
+    array = values((100, 64)).view(Owner)
+    alive = weakref.ref(array)
+    layout = Layout(array[::-1], "token,dim")
+    expected = array.tobytes()
+    del array
+    gc.collect()
+    assert alive() is not None
+    target = np.zeros((100, 64), np.uint16)
+    tensor = layout.tensor()
+    Frame(encode([tensor], [layout])).decode([tensor], [Layout(target[::-1], "token,dim")])
+    assert target.tobytes() == expected
+    del layout
+    gc.collect()
+    assert alive() is None
+
+
+def test_a_codebook_keeps_its_set(books):
+    book = CodebookSet(books.to_bytes()).find("channels")
+    gc.collect()
+    layout = Layout(values((10, 64)), "token,dim")
+    assert encode([layout.tensor(book)], [layout]) == encode([layout.tensor(books.find("channels"))], [layout])
+
+
+def test_a_frame_keeps_its_bytes():
+    layout = Layout(values((10, 64)), "token,dim")
+    data = bytearray(encode([layout.tensor()], [layout]))
+    frame = Frame(data)
+    for change in (data.clear, lambda: data.extend(b"x")):
+        with pytest.raises(BufferError):
+            change()
+    del frame
+    gc.collect()
+    data.clear()
+
+    memory = bytearray(640)
+    held = Layout(memory, "token")
+    with pytest.raises(BufferError):
+        memory.clear()
+    del held
+    gc.collect()
+    memory.clear()
+
+
+def test_nothing_leaks(books):
+    array = values((10, 64))
+    for _ in range(3):
+        counts = []
+        for _ in range(2):
+            for _ in range(50):
+                layout = Layout(array, "token,dim")
+                tensor = layout.tensor(books.find("channels"))
+                frame = Frame(encode([tensor], [layout]))
+                frame.decode(frame.tensors(books), [Layout(np.zeros_like(array), "token,dim")])
+                with pytest.raises(Exception):
+                    frame.decode([tensor], [])
+            del layout, tensor, frame
+            gc.collect()
+            counts.append((sys.getrefcount(array), sys.getrefcount(books), len(gc.get_objects())))
+        if counts[0] == counts[1]:
+            return
+    assert counts[0] == counts[1]
+
+
+def test_threads_do_not_wait_for_each_other(books):
+    """While one thread encodes, decodes or counts, another one runs Python code."""
+    source = values((4000, 8, 64))
+    layout = Layout(source, "token,head,dim")
+    tensor = layout.tensor(books.find("BF16"))
+    frame = Frame(encode([tensor], [layout]))
+    out = np.empty(frame_sizes([tensor]).bound_bytes, np.uint8)
+    target = Layout(np.empty_like(source), "token,head,dim")
+    calibration = Calibration()
+
+    calls = {
+        "encode": lambda: encode([tensor], [layout], out=out),
+        "decode": lambda: frame.decode([tensor], [target]),
+        "decode_unit": lambda: frame.decode_unit(0, tensor, 0, Layout(np.empty((4000, 64), source.dtype), "token,dim")),
+        "add": lambda: calibration.add("k", layout),
+    }
+    for name, call in calls.items():
+        seen = []
+        running = threading.Event()
+
+        def watch():
+            while not seen or running.is_set():
+                seen.append(time.perf_counter())
+
+        running.set()
+        thread = threading.Thread(target=watch)
+        thread.start()
+        inside = 0
+        for _ in range(10):
+            begin = time.perf_counter()
+            call()
+            end = time.perf_counter()
+            inside += sum(begin < t < end for t in seen[:])
+            if inside > 100:
+                break
+        running.clear()
+        thread.join()
+        # With the GIL held inside of the call, the other thread would see at most its beginning and its end.
+        assert inside > 100, name
+
+
+def test_many_threads_share_all_objects(books):
+    source = values((300, 64))
+    layout = Layout(source, "token,dim")
+    tensor = layout.tensor(books.find("channels"), tokens_per_unit=16)
+    expected = bytes(encode([tensor], [layout]))
+    shared = Frame(expected)
+    calibration = Calibration()
+    failures = []
+
+    def work(seed):
+        try:
+            for _ in range(20):
+                assert encode([tensor], [layout]) == expected
+                target = np.zeros_like(source)
+                shared.decode([tensor], [Layout(target, "token,dim")])
+                assert same(target, source)
+                calibration.add("k", layout)
+                calibration.merge(calibration if seed == 99 else Calibration())
+                calibration.finish()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert calibration.finish()[0].sample_values == 8 * 20 * source.size
+
+
+def test_lists_and_frames_that_change_meanwhile(books):
+    """What another thread does to lists, sources and frames leads to errors or other values, never out of the memory."""
+    source = values((2000, 64))
+    layouts = [Layout(source, "token,dim") for _ in range(4)]
+    tensors = [layout.tensor(books.find("channels")) for layout in layouts]
+    data = np.frombuffer(encode(tensors, layouts), np.uint8).copy()
+    good = data.copy()
+    frame = Frame(data)
+    stop = threading.Event()
+
+    def disturb():
+        random = np.random.default_rng(0)
+        while not stop.is_set():
+            data[random.integers(0, len(data), 50)] = random.integers(0, 256, 50)
+            source.view(np.uint16)[random.integers(0, 2000, 50)] ^= 0x5555
+            layouts.append(layouts.pop(0))
+            tensors.append(tensors.pop(0))
+            data[:] = good
+
+    thread = threading.Thread(target=disturb)
+    thread.start()
+    target = np.zeros_like(source)
+    for _ in range(40):
+        for call in (lambda: encode(tensors, layouts), lambda: frame.decode(tensors, [Layout(target, "token,dim")] * 4)):
+            try:
+                call()
+            except Exception as error:
+                assert type(error).__module__.startswith("splitzip_kv"), error
+    stop.set()
+    thread.join()
