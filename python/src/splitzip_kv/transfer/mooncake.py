@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Mooncake Transfer Engine: peer-to-peer handshake, RDMA where there is a device, TCP otherwise.
+
+It moves the frames. Messages go over a TCP connection of our own, because the end of a process shows there at once.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from .control import TcpControl, TcpLink
+from .engine import Engine, Event, Link, Segment, address_of
+from .errors import Code, TransferError
+
+# More transfers than this in one call make the TCP transport fail: it opens a connection for each.
+MAX_BATCH = 512
+
+
+class MooncakeEngine(Engine):
+    def __init__(self, host: str = "127.0.0.1", *, protocol: str = "tcp", device: str = "") -> None:
+        """`host` is the address at which peers reach this process; `protocol` and `device` are Mooncake's ("rdma", "mlx5_0")."""
+        # Messages about every step would drown those of the program; half a minute is long for a peer that hangs. An environment
+        # that sets these keeps its say.
+        os.environ.setdefault("MC_LOG_LEVEL", "ERROR")
+        os.environ.setdefault("MC_TRANSFER_TIMEOUT", "10")
+        try:
+            from mooncake.engine import TransferEngine
+        except ImportError as error:
+            raise TransferError(
+                Code.TRANSPORT,
+                f"the Mooncake Transfer Engine is not usable ({error}); install mooncake-transfer-engine, or "
+                "mooncake-transfer-engine-non-cuda on a machine without CUDA, and the system library libibverbs1",
+            ) from error
+        self._engine = TransferEngine()
+        if self._engine.initialize(host, "P2PHANDSHAKE", protocol, device) != 0:
+            raise TransferError(Code.TRANSPORT, f"Mooncake cannot start at {host} with protocol {protocol!r}")
+        self._control = TcpControl(host)
+        self._registered: dict[int, np.ndarray] = {}
+        self.address = self._control.address
+        self.data_address = f"{host}:{self._engine.get_rpc_port()}"
+
+    def register(self, memory: np.ndarray) -> None:
+        address = address_of(memory)
+        if self._engine.register_memory(address, memory.nbytes) != 0:
+            raise TransferError(Code.TRANSPORT, f"Mooncake cannot register {memory.nbytes} bytes")
+        self._registered[address] = memory
+
+    def unregister(self, memory: np.ndarray) -> None:
+        if self._registered.pop(address_of(memory), None) is not None:
+            self._engine.unregister_memory(address_of(memory))
+
+    def connect(self, address: str, timeout: float) -> Link:
+        return self._control.connect(address, timeout)
+
+    def write(self, data_address: str, segments: Sequence[Segment], timeout: float, stop: threading.Event) -> None:
+        # A transfer that has begun is waited for whatever happens, since the engine reads from the caller's memory until its end.
+        # A dead peer ends it at once, one that hangs after MC_TRANSFER_TIMEOUT.
+        deadline = time.monotonic() + timeout
+        for first in range(0, len(segments), MAX_BATCH):
+            if stop.is_set() or time.monotonic() > deadline:
+                raise TransferError(Code.TIMEOUT, f"write to {data_address} given up")
+            batch = segments[first : first + MAX_BATCH]
+            result = self._write_one(data_address, *batch) if len(batch) == 1 else self._write_batch(data_address, batch)
+            if result < 0:
+                raise TransferError(Code.TRANSPORT, f"Mooncake cannot write to {data_address} (result {result})")
+
+    def _write_one(self, data_address: str, segment: Segment) -> int:
+        # The synchronous call spins on a core that encoding and decoding can use.
+        transfer = self._engine.transfer_submit_write(data_address, segment.local, segment.remote, segment.length)
+        if transfer == 0:
+            return -1
+        pause = 20e-6
+        while (result := self._engine.transfer_check_status(transfer)) == 0:
+            time.sleep(pause)
+            pause = min(pause * 1.2, 1e-3)
+        return result
+
+    def _write_batch(self, data_address: str, batch: Sequence[Segment]) -> int:
+        return self._engine.batch_transfer_sync_write(
+            data_address,
+            [segment.local for segment in batch],
+            [segment.remote for segment in batch],
+            [segment.length for segment in batch],
+        )
+
+    def notify(self, link: Link, message: bytes) -> None:
+        assert isinstance(link, TcpLink)
+        link.send(message)
+
+    def receive(self, timeout: float) -> Event | None:
+        return self._control.receive(timeout)
+
+    def close(self) -> None:
+        self._control.close()
+        for memory in list(self._registered.values()):
+            self.unregister(memory)

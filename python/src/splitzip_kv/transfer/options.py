@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can be set about transfers."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+
+def _raw_by_environment() -> bool:
+    return os.environ.get("SPLITZIP_RAW", "") not in ("", "0")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """Settings of one side. Times are in seconds."""
+
+    staging_bytes: int = 256 << 20
+    """Registered memory of this side: no more is ever used. Where it is full, senders wait."""
+    slot_bytes: int = 8 << 20
+    """Memory for one frame. What does not fit goes as several frames."""
+    slots_per_session: int = 4
+    """Receiver: slots that one sender can have under way."""
+    timeout: float = 30.0
+    """For a request, from its start to its end."""
+    connect_timeout: float = 5.0
+    resend_interval: float = 0.2
+    """A message without an answer is sent again after this time, then after twice as long, and so on."""
+    settle_time: float = 0.1
+    """Receiver: an announced frame that is not right may still become so in this time; then it is asked for again."""
+    attempts: int = 5
+    """Sender: a frame is written at most so often."""
+    decode_threads: int = 1
+    checksums: bool = True
+    raw: bool = dataclasses.field(default_factory=_raw_by_environment)
+    """Kill switch: this side neither sends nor wants coded frames. By default what the environment variable SPLITZIP_RAW says."""
+    breaker: int = 8
+    """Sender: after so many refused frames in a row, a session goes on in mode raw."""
+
+    def __post_init__(self) -> None:
+        if self.slot_bytes < 4096 or self.staging_bytes < self.slot_bytes:
+            raise ValueError("slot_bytes has to be at least 4096, and staging_bytes at least one slot")
+        if not 1 <= self.slots_per_session <= 1024:
+            raise ValueError("slots_per_session has to be from 1 to 1024")
+        if min(self.attempts, self.decode_threads, self.breaker) < 1:
+            raise ValueError("attempts, decode_threads and breaker have to be at least 1")
+        if min(self.timeout, self.connect_timeout, self.resend_interval, self.settle_time) <= 0:
+            raise ValueError("times have to be positive")

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is moved, and how it is cut into frames."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import Codebook, ElementType, Layout, Mode, Tensor, frame_sizes
+from .messages import MAX_TENSORS, TensorRecord
+
+TOKENS_PER_UNIT = 256
+
+Frame = tuple[list[Tensor], list[Layout]]
+
+
+class Part:
+    """One tensor of a cache (usually K or V of one layer) and the memory that holds it on this side.
+
+        Part(pool_k, "page,token,head,dim", key=2 * layer, pages=[7, 3, 12], tokens=45, codebook=set.find("layers.0.k"))
+
+    `array`, `axes`, `pages` and `type` are those of `Layout`, `tokens` says how many are valid (all by default). `key` names the tensor on both
+    sides, which also have to agree on type, number of tokens, heads and channels, `first_channel`, `first_block` and `tokens_per_unit`. Page
+    sizes, page numbers and strides are each side's own. A receiver needs no codebook here.
+    """
+
+    def __init__(
+        self,
+        array: Any,
+        axes: str,
+        *,
+        key: int,
+        pages: Sequence[int] | np.ndarray | None = None,
+        tokens: int | None = None,
+        codebook: Codebook | None = None,
+        mode: Mode | None = None,
+        type: ElementType | None = None,
+        first_channel: int = 0,
+        first_block: int = 0,
+        tokens_per_unit: int = TOKENS_PER_UNIT,
+    ) -> None:
+        self._memory = (array, axes, pages, type)
+        self.layout = Layout(array, axes, pages=pages, type=type)
+        self.tensor = self.layout.tensor(
+            codebook,
+            mode=mode,
+            type=type,
+            tokens=tokens,
+            tokens_per_unit=tokens_per_unit,
+            first_channel=first_channel,
+            tensor_key=key,
+            first_block=first_block,
+        )
+        if self.tensor.tokens > self.layout.tokens:
+            raise ValueError(f"{self.tensor.tokens} tokens, and the memory has room for {self.layout.tokens}")
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.tensor.tokens // self.tensor.tokens_per_unit)
+
+    @property
+    def raw_bytes(self) -> int:
+        tensor = self.tensor
+        return tensor.tokens * tensor.ranges * tensor.channels * self.layout.element_bytes
+
+    def raw(self) -> Part:
+        """The same without a codebook."""
+        part = copy.copy(self)
+        part.tensor = dataclasses.replace(self.tensor, mode=Mode.RAW, codebook=None)
+        return part
+
+    def run(self, first: int, count: int) -> tuple[Tensor, Layout]:
+        """Blocks [first, first + count), counted from the start of the part."""
+        if first == 0 and count == self.blocks:
+            return self.tensor, self.layout
+        skipped = first * self.tensor.tokens_per_unit
+        tensor = dataclasses.replace(
+            self.tensor,
+            tokens=min(count * self.tensor.tokens_per_unit, self.tensor.tokens - skipped),
+            first_block=self.tensor.first_block + first,
+        )
+        array, axes, pages, type = self._memory
+        return tensor, Layout(array, axes, pages=pages, type=type, first_token=skipped)
+
+
+def bound_bytes(tensor: Tensor, checksums: bool) -> int:
+    return frame_sizes([tensor], checksums=checksums).bound_bytes
+
+
+def cut_into_frames(parts: Iterable[Part], limit: int, checksums: bool, usable: set[int]) -> Iterator[Frame]:
+    """Groups of whole blocks whose frames have at most `limit` bytes whatever they hold.
+
+    Codebooks whose hash is not in `usable` are not used: their tensors go in mode raw.
+    """
+    tensors: list[Tensor] = []
+    layouts: list[Layout] = []
+    total = 0
+    for part in parts:
+        if part.tensor.codebook is not None and part.tensor.codebook.hash not in usable:
+            part = part.raw()
+        for tensor, layout in _fitting_runs(part, limit, checksums):
+            # Frames of their own would need more than these tensors need in one frame.
+            size = bound_bytes(tensor, checksums)
+            if tensors and (total + size > limit or len(tensors) == MAX_TENSORS):
+                yield tensors, layouts
+                tensors, layouts, total = [], [], 0
+            tensors.append(tensor)
+            layouts.append(layout)
+            total += size
+    if tensors:
+        yield tensors, layouts
+
+
+def _fitting_runs(part: Part, limit: int, checksums: bool) -> Iterator[tuple[Tensor, Layout]]:
+    if part.blocks == 0:
+        return
+    if bound_bytes(part.tensor, checksums) <= limit:
+        yield part.run(0, part.blocks)
+        return
+    one_block = dataclasses.replace(part.tensor, tokens=min(part.tensor.tokens_per_unit, part.tensor.tokens))
+    count = limit // bound_bytes(one_block, checksums)
+    if count == 0:
+        raise ValueError(
+            f"{part.tensor.tokens_per_unit} tokens of tensor {part.tensor.tensor_key} do not fit into a slot of {limit} bytes: "
+            "choose larger slots or fewer tokens per unit"
+        )
+    for first in range(0, part.blocks, count):
+        yield part.run(first, min(count, part.blocks - first))
+
+
+def record_of(tensor: Tensor) -> TensorRecord:
+    return TensorRecord(
+        codebook_hash=tensor.codebook.hash if tensor.codebook is not None else 0,
+        tensor_key=tensor.tensor_key,
+        first_block=tensor.first_block,
+        tokens=tensor.tokens,
+        tokens_per_unit=tensor.tokens_per_unit,
+        channels=tensor.channels,
+        first_channel=tensor.first_channel,
+        ranges=tensor.ranges,
+        type=tensor.type,
+        mode=tensor.mode,
+    )

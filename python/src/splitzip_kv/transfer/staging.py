@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Registered memory of a fixed size, in slots that hold one frame each."""
+
+from __future__ import annotations
+
+import mmap
+
+import numpy as np
+
+from .engine import Engine, address_of
+
+
+class Staging:
+    """Not synchronised: its owner's lock guards it. Pages are taken from the system when they are first used."""
+
+    def __init__(self, engine: Engine, total_bytes: int, slot_bytes: int) -> None:
+        self.slot_bytes = slot_bytes
+        count = total_bytes // slot_bytes
+        self._engine = engine
+        self._memory = np.frombuffer(mmap.mmap(-1, count * slot_bytes), np.uint8)
+        self._free = list(range(count - 1, -1, -1))
+        engine.register(self._memory)
+
+    @property
+    def free_count(self) -> int:
+        return len(self._free)
+
+    def take(self) -> int:
+        # Last in, first out: what is not needed at the same time is never touched.
+        return self._free.pop()
+
+    def give_back(self, slot: int) -> None:
+        self._free.append(slot)
+
+    def address(self, slot: int) -> int:
+        return address_of(self._memory) + slot * self.slot_bytes
+
+    def view(self, slot: int) -> np.ndarray:
+        start = slot * self.slot_bytes
+        return self._memory[start : start + self.slot_bytes]
+
+    def close(self) -> None:
+        self._engine.unregister(self._memory)
