@@ -4,7 +4,7 @@
 import enum
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from ._tensor import Tensor
 
@@ -144,14 +144,19 @@ class LayoutBase:
 class FrameSizes:
     """Sizes of the frame of some tensors, before encoding."""
 
-    raw_bytes: int
-    """Values only."""
-    known_bytes: int
-    """Everything but the spill: exact, and equal to the frame's size where nothing spills."""
-    bound_bytes: int
-    """No input whatever needs more."""
-    chunk_count: int
-    tile_count: int
+    @property
+    def raw_bytes(self) -> int:
+        """Values only."""
+    @property
+    def known_bytes(self) -> int:
+        """Everything but the spill: exact, and equal to the frame's size where nothing spills."""
+    @property
+    def bound_bytes(self) -> int:
+        """No input whatever needs more."""
+    @property
+    def chunk_count(self) -> int: ...
+    @property
+    def tile_count(self) -> int: ...
 
 class FrameBase:
     def __init__(self, data: _Buffer, *, expected_nonce: int | None = None) -> None: ...

@@ -63,7 +63,7 @@ def bytes_of(data: Any) -> memoryview:
     bits = bits_of(data)[0]
     if not bits.flags.c_contiguous:
         raise TypeError("the memory has to be in one piece")
-    return memoryview(bits.reshape(-1).view(np.uint8))
+    return bits.reshape(-1).view(np.uint8).data
 
 
 def _unsigned(array: np.ndarray) -> np.ndarray:
@@ -157,7 +157,10 @@ def split_axes(axes: str) -> list[str]:
     return names
 
 
-def _axis_numbers(axes: str, rank: int, paged: bool) -> list[int | None]:
+def _axis_numbers(
+    axes: str, rank: int, paged: bool
+) -> tuple[int | None, int | None, int | None, int | None]:
+    """Numbers of the axes of pages, tokens, heads and channels."""
     names = split_axes(axes)
     numbers: list[int | None] = [None] * 4
     for number, name in enumerate(names):
@@ -168,7 +171,8 @@ def _axis_numbers(axes: str, rank: int, paged: bool) -> list[int | None]:
         raise InvalidLayout(f'axes "{axes}" are {len(names)}, and the array has {rank}')
     if (numbers[0] is not None) != paged:
         raise InvalidLayout(f'axes "{axes}": an axis "page" and pages= belong together')
-    return numbers
+    page, token, head, channel = numbers
+    return page, token, head, channel
 
 
 def _page_numbers(pages: Any) -> np.ndarray:

@@ -39,11 +39,12 @@ def decompress(data: Any, axes: str, codebooks: FindsCodebooks | None = None) ->
     return array
 
 
-def _numpy_type(type: ElementType) -> np.dtype:
+def _numpy_type(type: ElementType) -> np.dtype[Any]:
     own = {ElementType.FP16: "float16", ElementType.FP32: "float32", ElementType.BYTES: "uint8"}
     if type in own:
         return np.dtype(own[type])
     import ml_dtypes
 
     names = {ElementType.BF16: "bfloat16", ElementType.FP8_E4M3: "float8_e4m3fn", ElementType.FP8_E5M2: "float8_e5m2"}
-    return np.dtype(getattr(ml_dtypes, names[type]))
+    made: np.dtype[Any] = np.dtype(getattr(ml_dtypes, names[type]))
+    return made
