@@ -10,6 +10,7 @@
 #include "errors.hpp"
 #include "frame.hpp"
 #include "tensor.hpp"
+#include "workers.hpp"
 
 namespace nb = nanobind;
 
@@ -32,15 +33,18 @@ class Frame {
     return {tensor_fields(tensor), codebook_hash};
   }
 
-  void decode(nb::handle tensors, nb::handle layouts) const {
+  void decode(nb::handle tensors, nb::handle layouts, const Workers* workers) const {
     TensorTable table(tensors);
     table.place_destinations(layouts);
     table.check_apart(data_.data(), data_.size());
+    splitzip_decode_options options = SPLITZIP_DECODE_OPTIONS_INIT;
+    if (workers != nullptr) options.workers = workers->get();
     splitzip_error error = SPLITZIP_ERROR_INIT;
     splitzip_status status;
     {
       nb::gil_scoped_release no_gil;
-      status = splitzip_decode(&frame_, table.tensors().data(), table.layouts().data(), table.tensors().size(), nullptr, &error);
+      status = splitzip_decode(&frame_, table.tensors().data(), table.layouts().data(), table.tensors().size(), &options,
+                               &error);
     }
     check(status, error);
   }
@@ -99,7 +103,8 @@ void bind_decoding(nb::module_& module) {
       .def_prop_ro("tile_count", [](const Frame& self) { return self.info().tile_count; })
       .def_prop_ro("spill_words", [](const Frame& self) { return self.info().spill_words; })
       .def("_tensor", &Frame::tensor, nb::arg("index"))
-      .def("decode", &Frame::decode, nb::arg("tensors"), nb::arg("layouts"))
+      .def("decode", &Frame::decode, nb::arg("tensors"), nb::arg("layouts"), nb::kw_only(),
+           nb::arg("workers") = nb::none())
       .def("decode_unit", &Frame::decode_unit, nb::arg("index"), nb::arg("tensor"), nb::arg("unit"), nb::arg("layout"),
            nb::kw_only(), nb::arg("first_token") = 0, nb::arg("token_count") = nb::none());
   module.def("frame_size", &frame_size, nb::arg("data"));

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <string>
-
 #include "buffer.hpp"
 #include "errors.hpp"
 #include "frame.hpp"
 #include "tensor.hpp"
+#include "workers.hpp"
 
 namespace nb = nanobind;
 
@@ -22,7 +21,8 @@ splitzip_frame_sizes sizes_of(nb::handle tensors, bool checksums) {
   return sizes;
 }
 
-std::size_t encode_into(nb::handle tensors, nb::handle layouts, nb::handle out, std::uint64_t nonce, bool checksums) {
+std::size_t encode_into(nb::handle tensors, nb::handle layouts, nb::handle out, std::uint64_t nonce, bool checksums,
+                        const Workers* workers) {
   const Buffer to(out, PyBUF_WRITABLE);
   TensorTable table(tensors);
   table.place_sources(layouts);
@@ -30,6 +30,7 @@ std::size_t encode_into(nb::handle tensors, nb::handle layouts, nb::handle out, 
   splitzip_encode_options options = SPLITZIP_ENCODE_OPTIONS_INIT;
   options.nonce = nonce;
   options.checksums = checksums;
+  if (workers != nullptr) options.workers = workers->get();
   std::size_t size = 0;
   splitzip_error error = SPLITZIP_ERROR_INIT;
   splitzip_status status;
@@ -54,7 +55,7 @@ void bind_encoding(nb::module_& module) {
       .def_ro("tile_count", &Sizes::tile_count);
   module.def("frame_sizes", &sizes_of, nb::arg("tensors"), nb::kw_only(), nb::arg("checksums") = true);
   module.def("encode_into", &encode_into, nb::arg("tensors"), nb::arg("layouts"), nb::arg("out"), nb::arg("nonce"),
-             nb::arg("checksums"));
+             nb::arg("checksums"), nb::arg("workers").none());
 }
 
 }  // namespace splitzip::python

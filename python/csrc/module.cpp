@@ -8,6 +8,7 @@
 #include "codebook.hpp"
 #include "errors.hpp"
 #include "frame.hpp"
+#include "workers.hpp"
 
 namespace nb = nanobind;
 
@@ -53,6 +54,7 @@ NB_MODULE(_core, module) {
   bind_codebooks(module);
   bind_calibration(module);
   bind_layout(module);
+  bind_workers(module);
   bind_encoding(module);
   bind_decoding(module);
   module.attr("FORMAT_VERSION") = SPLITZIP_FORMAT_VERSION;

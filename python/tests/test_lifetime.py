@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from conftest import same, values
 
-from splitzip_kv import Calibration, CodebookSet, Frame, Layout, encode, frame_sizes
+from splitzip_kv import Calibration, CodebookSet, Frame, Layout, Workers, encode, frame_sizes
 
 
 class Owner(np.ndarray):
@@ -129,15 +129,16 @@ def test_many_threads_share_all_objects(books):
     tensor = layout.tensor(books.find("channels"), tokens_per_unit=16)
     expected = bytes(encode([tensor], [layout]))
     shared = Frame(expected)
+    workers = Workers(2)
     calibration = Calibration()
     failures = []
 
     def work(seed):
         try:
             for _ in range(20):
-                assert encode([tensor], [layout]) == expected
+                assert encode([tensor], [layout], workers=workers) == expected
                 target = np.zeros_like(source)
-                shared.decode([tensor], [Layout(target, "token,dim")])
+                shared.decode([tensor], [Layout(target, "token,dim")], workers=workers)
                 assert same(target, source)
                 calibration.add("k", layout)
                 calibration.merge(calibration if seed == 99 else Calibration())

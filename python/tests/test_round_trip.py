@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from conftest import NUMPY_TYPES, bits, round_trip, same, values
 
-from splitzip_kv import ElementType, Frame, Layout, Mode, compress, decompress, encode, frame_size, frame_sizes
+from splitzip_kv import ElementType, Frame, Layout, Mode, Workers, compress, decompress, encode, frame_size, frame_sizes
 
 
 @pytest.mark.parametrize("mode", Mode)
@@ -231,3 +231,16 @@ def test_one_call(books, type):
     assert back.dtype == source.dtype and same(back, source)
     assert same(decompress(data, "token,dim", books), source.transpose(1, 0, 2).reshape(50, 48))
     assert same(decompress(compress(source, "head,token,dim"), "token,head,dim"), source.transpose(1, 0, 2))
+
+
+def test_workers_change_nothing(books):
+    source = values((3, 2000, 64))
+    layout = Layout(source, "head,token,dim")
+    tensor = layout.tensor(books.find("BF16"), tokens_per_unit=16)
+    workers = Workers(3)
+    assert workers.threads == 3 and Workers().threads >= 1 and Workers(1).threads == 1
+    frame = encode([tensor], [layout], workers=workers)
+    assert frame == encode([tensor], [layout])
+    target = np.zeros_like(source)
+    Frame(frame).decode([tensor], [Layout(target, "head,token,dim")], workers=workers)
+    assert same(target, source)

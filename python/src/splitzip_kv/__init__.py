@@ -10,6 +10,7 @@
     Frame(frame).decode([tensor], [target])
 
 `encode`, `Frame.decode`, `Frame.decode_unit` and `Calibration.add` release the GIL. Any object may be used by several threads.
+Each call works in the calling thread alone unless it is given `Workers`.
 Failures are subclasses of `SplitzipError`, named after the status codes of the C interface.
 """
 
@@ -21,6 +22,7 @@ from ._core import (
     ElementType,
     FrameSizes,
     Mode,
+    Workers,
     frame_size,
     frame_sizes,
     library_version,
@@ -99,6 +101,7 @@ __all__ = [
     "UnsupportedMode",
     "UnsupportedType",
     "UnsupportedVersion",
+    "Workers",
     "compress",
     "decompress",
     "encode",

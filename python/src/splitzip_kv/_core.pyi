@@ -141,6 +141,17 @@ class LayoutBase:
     @property
     def readonly(self) -> bool: ...
 
+class Workers:
+    """Threads, created once, that help with the frames of any number of calls; frames and values do not depend on them.
+
+    Calls may use the same workers at the same time: the threads help one call, the others go on alone.
+    """
+
+    def __init__(self, threads: int = 0) -> None:
+        """`threads` counts the calling thread; 0: as many as the machine has processors."""
+    @property
+    def threads(self) -> int: ...
+
 class FrameSizes:
     """Sizes of the frame of some tensors, before encoding."""
 
@@ -176,7 +187,9 @@ class FrameBase:
     def spill_words(self) -> int: ...
     def _tensor(self, index: int) -> tuple[dict[str, Any], int]:
         """Fields of `Tensor` without codebook, and the hash of its codebook (0: none)."""
-    def decode(self, tensors: Sequence[Tensor], layouts: Sequence[LayoutBase]) -> None:
+    def decode(
+        self, tensors: Sequence[Tensor], layouts: Sequence[LayoutBase], *, workers: Workers | None = None
+    ) -> None:
         """Decode tensor i to layouts[i]; `tensors` says what is expected, and count and geometry must equal the frame's.
 
         Each chunk is verified before it is stored. After an error the destination may hold anything.
@@ -202,7 +215,12 @@ def frame_size(data: _Buffer) -> int:
 
 def frame_sizes(tensors: Sequence[Tensor], *, checksums: bool = True) -> FrameSizes: ...
 def encode_into(
-    tensors: Sequence[Tensor], layouts: Sequence[LayoutBase], out: _Buffer, nonce: int, checksums: bool
+    tensors: Sequence[Tensor],
+    layouts: Sequence[LayoutBase],
+    out: _Buffer,
+    nonce: int,
+    checksums: bool,
+    workers: Workers | None,
 ) -> int: ...
 def dlpack_bits(array: Any) -> tuple[Any, str]:
     """A CPU array that has `__dlpack__` as numpy array of unsigned integers, and the name of its numpy or ml_dtypes type."""

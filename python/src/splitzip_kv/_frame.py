@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ._core import Codebook, FrameBase, encode_into, frame_sizes
+from ._core import Codebook, FrameBase, Workers, encode_into, frame_sizes
 from ._errors import CodebookNotFound
 from ._layout import Layout, bytes_of
 from ._tensor import Tensor
@@ -27,6 +27,7 @@ def encode(
     out: Any = None,
     nonce: int = 0,
     checksums: bool = True,
+    workers: Workers | None = None,
 ) -> memoryview:
     """Encode tensor i, found at layouts[i], as one frame, and return the frame.
 
@@ -36,7 +37,7 @@ def encode(
     if out is None:
         out = np.empty(frame_sizes(tensors, checksums=checksums).bound_bytes, np.uint8)
     view = bytes_of(out)
-    return view[: encode_into(tensors, layouts, view, nonce, checksums)]
+    return view[: encode_into(tensors, layouts, view, nonce, checksums, workers)]
 
 
 class Frame(FrameBase):
