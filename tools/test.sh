@@ -19,7 +19,7 @@ venv=$build/venv
 
 say() { printf '\n== %s\n' "$*"; }
 
-packages='g++ cmake ninja-build pkg-config python3 python3-venv clang libclang-rt-dev libxxhash-dev libcli11-dev
+packages='g++ cmake ninja-build pkg-config python3 python3-venv clang libclang-rt-dev libxxhash-dev libhwy-dev libcli11-dev
   nlohmann-json3-dev libgtest-dev'
 
 say "packages"
@@ -66,15 +66,15 @@ fi
 echo "python: $("$venv/bin/python" --version), nvcc: $nvcc"
 
 build_preset() {
-  preset=$1
-  shift
+  preset=$1 target=$2
+  shift 2
   say "build: $preset"
-  cmake --preset "$preset" -B "$build/$preset" -DPython3_EXECUTABLE="$venv/bin/python" "$@"
-  cmake --build "$build/$preset" --parallel "$jobs"
+  cmake --preset "$preset" -B "$build/$preset" "$@"
+  cmake --build "$build/$preset" --target "$target" --parallel "$jobs"
 }
-build_preset cuda -DCMAKE_CUDA_COMPILER="$nvcc"
-build_preset asan
-build_preset fuzz -DSPLITZIP_FUZZ_SECONDS="$fuzz_seconds"
+build_preset cuda all -DPython3_EXECUTABLE="$venv/bin/python" -DCMAKE_CUDA_COMPILER="$nvcc"
+build_preset asan all -DPython3_EXECUTABLE="$venv/bin/python"
+build_preset fuzz fuzz -DSPLITZIP_FUZZ_SECONDS="$fuzz_seconds"
 
 # One run over all three trees, so that one summary counts everything.
 echo 'subdirs("cuda" "asan" "fuzz")' > "$build/CTestTestfile.cmake"
