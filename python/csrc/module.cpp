@@ -59,5 +59,6 @@ NB_MODULE(_core, module) {
   bind_decoding(module);
   module.attr("FORMAT_VERSION") = SPLITZIP_FORMAT_VERSION;
   module.def("library_version", &splitzip_version);
-  module.def("status_name", [](int status) { return splitzip_status_name(static_cast<splitzip_status>(status)); });
+  module.def(
+      "status_name", [](int status) { return splitzip_status_name(static_cast<splitzip_status>(status)); }, nb::arg("status"));
 }

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sample data and codebooks of every element type."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import splitzip_kv
 from splitzip_kv import Calibration, CodebookSet, ElementType, Layout
-
-ml_dtypes = pytest.importorskip("ml_dtypes")
 
 NUMPY_TYPES = {
     ElementType.BF16: ml_dtypes.bfloat16,
