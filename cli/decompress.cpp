@@ -28,8 +28,10 @@ struct Decoded {
 /// Decodes and verifies all frames; `output` may be NULL.
 Decoded decode_all(Input& input, Codebooks& codebooks, Output* output, Console& console) {
   ContainerReader reader(input);
-  if (!reader.codebook_set().empty())
+  if (!reader.codebook_set().empty()) {
+    codebooks = Codebooks();  // a file with a set of its own is decoded by that one and no other
     codebooks.add(parse_codebook_set(reader.codebook_set(), input.name() + ": embedded codebook set"));
+  }
   std::vector<std::uint8_t> values;
   Decoded decoded;
   while (const auto frame = reader.next()) {
