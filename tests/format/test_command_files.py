@@ -42,7 +42,8 @@ def test_command_decompresses_good(tmp_path, entry):
 
 @pytest.mark.parametrize("entry", files("bad"))
 def test_command_refuses_bad(tmp_path, entry):
-    message = run("decompress", *codebook_option(entry), TESTS / "golden" / entry["file"], "-o", tmp_path / "original", status=1)
+    golden = TESTS / "golden" / entry["file"]
+    message = run("decompress", *codebook_option(entry), golden, "-o", tmp_path / "original", status=1)
     assert message and list(tmp_path.iterdir()) == []
 
 
