@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves the K and V of a request from the paged pool of one worker to that of another, whose pages are others. Needs numpy alone."""
+"""Moves K and V of a request from the paged pool of one worker to other pages of another pool. Needs numpy alone."""
 
 import numpy as np
 

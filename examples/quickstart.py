@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a codebook of sample data, compresses a key cache with it and compares what comes back. Needs numpy and ml_dtypes."""
+"""Makes a codebook of sample data, compresses a key cache with it and compares. Needs numpy and ml_dtypes."""
 
 import pathlib
 import tempfile
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def keys(seed: int) -> np.ndarray:
-    """BF16 values as they are in a key cache, as [head, token, dim]: bell-shaped, each channel with a scale of its own."""
+    """BF16 values as in a key cache, as [head, token, dim]: bell-shaped, each channel with a scale of its own."""
     scale = 2.0 ** (np.arange(4 * 64).reshape(4, 1, 64) % 7)
     return (np.random.default_rng(seed).standard_normal((4, 512, 64)) * scale).astype(ml_dtypes.bfloat16)
 

@@ -25,9 +25,10 @@ std::vector<std::int32_t> page_numbers(nb::handle pages) {
   return numbers;
 }
 
-void make_layout(Layout* self, nb::handle memory, std::optional<splitzip_element_type> type, std::optional<std::uint32_t> page,
-                 std::optional<std::uint32_t> token, std::optional<std::uint32_t> head, std::optional<std::uint32_t> channel,
-                 nb::handle pages, std::uint32_t first_token) {
+void make_layout(Layout* self, nb::handle memory, std::optional<splitzip_element_type> type,
+                 std::optional<std::uint32_t> page, std::optional<std::uint32_t> token,
+                 std::optional<std::uint32_t> head, std::optional<std::uint32_t> channel, nb::handle pages,
+                 std::uint32_t first_token) {
   std::optional<std::vector<std::int32_t>> numbers;
   if (!pages.is_none()) numbers = page_numbers(pages);
   new (self) Layout(memory, type, {page, token, head, channel}, std::move(numbers), first_token);
@@ -67,18 +68,21 @@ nb::object as_integers(const Array& array) {
   }
   const nb::capsule owner(new Array(array), [](void* held) noexcept { delete static_cast<Array*>(held); });
   const nb::dlpack::dtype bits{static_cast<std::uint8_t>(nb::dlpack::dtype_code::UInt), array.dtype().bits, 1};
-  return nb::cast(nb::ndarray<nb::numpy, Access...>(array.data(), array.ndim(), shape.data(), owner, strides.data(), bits,
-                                                    nb::device::cpu::value));
+  return nb::cast(nb::ndarray<nb::numpy, Access...>(array.data(), array.ndim(), shape.data(), owner, strides.data(),
+                                                    bits, nb::device::cpu::value));
 }
 
 std::pair<nb::object, const char*> dlpack_bits(nb::handle object) {
   nb::ndarray<nb::device::cpu> writable;
   nb::ndarray<nb::ro, nb::device::cpu> readonly;
   const bool can_write = nb::try_cast(object, writable, false);
-  if (!can_write && !nb::try_cast(object, readonly, false)) throw nb::type_error("the array gives no memory of the host by DLPack");
+  if (!can_write && !nb::try_cast(object, readonly, false))
+    throw nb::type_error("the array gives no memory of the host by DLPack");
   const nb::dlpack::dtype type = can_write ? writable.dtype() : readonly.dtype();
-  if (type.lanes != 1 || type.bits % 8 != 0 || type.bits > 64) throw nb::type_error("no element type for the type of the array");
-  return {can_write ? as_integers(writable) : as_integers<decltype(readonly), nb::ro>(readonly), dlpack_type_name(type)};
+  if (type.lanes != 1 || type.bits % 8 != 0 || type.bits > 64)
+    throw nb::type_error("no element type for the type of the array");
+  return {can_write ? as_integers(writable) : as_integers<decltype(readonly), nb::ro>(readonly),
+          dlpack_type_name(type)};
 }
 
 }  // namespace
@@ -86,8 +90,8 @@ std::pair<nb::object, const char*> dlpack_bits(nb::handle object) {
 void bind_layout(nb::module_& module) {
   nb::class_<Layout>(module, "LayoutBase")
       .def("__init__", &make_layout, nb::arg("bits"), nb::arg("type").none(), nb::arg("page_axis").none(),
-           nb::arg("token_axis").none(), nb::arg("head_axis").none(), nb::arg("channel_axis").none(), nb::arg("pages").none(),
-           nb::arg("first_token"))
+           nb::arg("token_axis").none(), nb::arg("head_axis").none(), nb::arg("channel_axis").none(),
+           nb::arg("pages").none(), nb::arg("first_token"))
       .def_prop_ro("type", &Layout::type)
       .def_prop_ro("element_bytes", &Layout::element_bytes)
       .def_prop_ro("tokens", &Layout::tokens)

@@ -37,17 +37,22 @@ class Calibration {
     calibration_.reset(loaded);
   }
 
-  void add(const std::string& name, const Layout& layout, std::optional<std::uint32_t> base_count, std::uint32_t first_channel) {
-    if (name.find('\0') != std::string::npos) throw StatusError(SPLITZIP_ERROR_INVALID_ARGUMENT, "the name has a zero byte");
-    if (!layout.type()) throw StatusError(SPLITZIP_ERROR_INVALID_LAYOUT, "the array may hold several element types: say which by type=");
+  void add(const std::string& name, const Layout& layout, std::optional<std::uint32_t> base_count,
+           std::uint32_t first_channel) {
+    if (name.find('\0') != std::string::npos)
+      throw StatusError(SPLITZIP_ERROR_INVALID_ARGUMENT, "the name has a zero byte");
+    if (!layout.type())
+      throw StatusError(SPLITZIP_ERROR_INVALID_LAYOUT, "the array may hold several element types: say which by type=");
     if (layout.tokens() > std::numeric_limits<std::uint32_t>::max()) {
       throw StatusError(SPLITZIP_ERROR_TOO_LARGE, "more than 2^32 - 1 tokens; add them piece by piece");
     }
     const auto tokens = static_cast<std::uint32_t>(layout.tokens());
-    splitzip_tensor tensor = splitzip_tensor_contiguous(*layout.type(), SPLITZIP_MODE_RAW, nullptr, tokens, layout.channels());
+    splitzip_tensor tensor =
+        splitzip_tensor_contiguous(*layout.type(), SPLITZIP_MODE_RAW, nullptr, tokens, layout.channels());
     tensor.ranges = layout.heads();
     tensor.first_channel = first_channel;
-    const splitzip_layout source = layout.source({tensor.type, tokens, tensor.ranges, tensor.channels, SPLITZIP_NOWHERE});
+    const splitzip_layout source =
+        layout.source({tensor.type, tokens, tensor.ranges, tensor.channels, SPLITZIP_NOWHERE});
     const std::uint64_t channels = std::uint64_t{tensor.ranges} * tensor.channels;
     if (!base_count && channels > std::numeric_limits<std::uint32_t>::max()) {
       throw StatusError(SPLITZIP_ERROR_INVALID_LAYOUT, "a token has more than 2^32 - 1 channels");
@@ -57,7 +62,8 @@ class Calibration {
     splitzip_error error = SPLITZIP_ERROR_INIT;
     check(without_gil([&](splitzip_calibration* self) {
             return splitzip_calibration_add(self, name.c_str(), bases, &tensor, &source, &error);
-          }), error);
+          }),
+          error);
   }
 
   void merge(Calibration& other) {
@@ -67,15 +73,20 @@ class Calibration {
       check(splitzip_calibration_merge(calibration_.get(), calibration_.get()), "merging failed");
     } else {
       const std::scoped_lock lock(mutex_, other.mutex_);
-      check(splitzip_calibration_merge(calibration_.get(), other.calibration_.get()), "a name has another type or base_count in the other counts");
+      check(splitzip_calibration_merge(calibration_.get(), other.calibration_.get()),
+            "a name has another type or base_count in the other counts");
     }
   }
 
   CodebookSet finish(const std::string& provenance) {
-    if (provenance.find('\0') != std::string::npos) throw StatusError(SPLITZIP_ERROR_INVALID_ARGUMENT, "the provenance has a zero byte");
+    if (provenance.find('\0') != std::string::npos)
+      throw StatusError(SPLITZIP_ERROR_INVALID_ARGUMENT, "the provenance has a zero byte");
     splitzip_codebook_set* set = nullptr;
     splitzip_error error = SPLITZIP_ERROR_INIT;
-    check(without_gil([&](splitzip_calibration* self) { return splitzip_calibration_finish(self, provenance.c_str(), &set, &error); }), error);
+    check(without_gil([&](splitzip_calibration* self) {
+            return splitzip_calibration_finish(self, provenance.c_str(), &set, &error);
+          }),
+          error);
     return CodebookSet(set);
   }
 
@@ -83,10 +94,12 @@ class Calibration {
     std::string bytes;
     check(without_gil([&](splitzip_calibration* self) {
             std::size_t size = 0;
-            if (const auto status = splitzip_calibration_save(self, nullptr, 0, &size); status != SPLITZIP_OK) return status;
+            if (const auto status = splitzip_calibration_save(self, nullptr, 0, &size); status != SPLITZIP_OK)
+              return status;
             bytes.resize(size);
             return splitzip_calibration_save(self, bytes.data(), bytes.size(), &size);
-          }), "the counts cannot be saved");
+          }),
+          "the counts cannot be saved");
     return nb::bytes(bytes.data(), bytes.size());
   }
 
@@ -111,11 +124,12 @@ class Calibration {
 void bind_calibration(nb::module_& module) {
   nb::class_<Calibration>(module, "Calibration")
       .def(nb::init<>())
-      .def("add", &Calibration::add, nb::arg("name"), nb::arg("layout"), nb::kw_only(), nb::arg("base_count") = nb::none(),
-           nb::arg("first_channel") = 0)
+      .def("add", &Calibration::add, nb::arg("name"), nb::arg("layout"), nb::kw_only(),
+           nb::arg("base_count") = nb::none(), nb::arg("first_channel") = 0)
       .def("merge", &Calibration::merge, nb::arg("other"))
       .def("finish", &Calibration::finish, nb::arg("provenance") = "")
-      .def_static("from_bytes", [](nb::handle data) { return std::make_unique<Calibration>(data); }, nb::arg("data"))
+      .def_static(
+          "from_bytes", [](nb::handle data) { return std::make_unique<Calibration>(data); }, nb::arg("data"))
       .def("to_bytes", &Calibration::to_bytes);
 }
 

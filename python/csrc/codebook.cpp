@@ -44,7 +44,8 @@ nb::bytes save(const CodebookSet& self) {
   std::size_t size = 0;
   check(splitzip_codebook_set_save(self.set.get(), nullptr, 0, &size), "the codebook set cannot be saved");
   std::string bytes(size, '\0');
-  check(splitzip_codebook_set_save(self.set.get(), bytes.data(), bytes.size(), &size), "the codebook set cannot be saved");
+  check(splitzip_codebook_set_save(self.set.get(), bytes.data(), bytes.size(), &size),
+        "the codebook set cannot be saved");
   return nb::bytes(bytes.data(), size);
 }
 
@@ -81,11 +82,14 @@ void bind_codebooks(nb::module_& module) {
       .def_prop_ro("fixed4_escapes", &get<&Info::fixed4_escapes>)
       .def_prop_ro("tiered_escapes", &get<&Info::tiered_escapes>)
       .def("__hash__", &get<&Info::hash>)
-      .def("__eq__",
-           [](const Codebook& self, nb::handle other) {
-             const Codebook* codebook = nullptr;
-             return nb::try_cast(other, codebook) && codebook != nullptr && info_of(self).hash == info_of(*codebook).hash;
-           }, nb::arg("other").none())
+      .def(
+          "__eq__",
+          [](const Codebook& self, nb::handle other) {
+            const Codebook* codebook = nullptr;
+            return nb::try_cast(other, codebook) && codebook != nullptr &&
+                   info_of(self).hash == info_of(*codebook).hash;
+          },
+          nb::arg("other").none())
       .def("__repr__", [](const Codebook& self) {
         const Info info = info_of(self);
         return nb::str("<Codebook {!r}: {}, {} bases, hash {:016x}>")
@@ -93,30 +97,41 @@ void bind_codebooks(nb::module_& module) {
       });
 
   nb::class_<CodebookSet>(module, "CodebookSet")
-      .def("__init__", [](CodebookSet* self, nb::handle data) { new (self) CodebookSet(load(data)); }, nb::arg("data"))
-      .def_static("load", [](nb::handle path) { return load(file(path).attr("read_bytes")()); }, nb::arg("path"))
-      .def("save", [](const CodebookSet& self, nb::handle path) { file(path).attr("write_bytes")(save(self)); }, nb::arg("path"))
+      .def(
+          "__init__", [](CodebookSet* self, nb::handle data) { new (self) CodebookSet(load(data)); }, nb::arg("data"))
+      .def_static(
+          "load", [](nb::handle path) { return load(file(path).attr("read_bytes")()); }, nb::arg("path"))
+      .def(
+          "save", [](const CodebookSet& self, nb::handle path) { file(path).attr("write_bytes")(save(self)); },
+          nb::arg("path"))
       .def("to_bytes", &save)
-      .def_prop_ro("provenance", [](const CodebookSet& self) { return splitzip_codebook_set_provenance(self.set.get()); })
-      .def("find",
-           [](const CodebookSet& self, const std::string& name) {
-             // C ends the name at a zero byte, which no name has.
-             const bool whole = name.find('\0') == std::string::npos;
-             return found(self, splitzip_codebook_set_find(self.set.get(), whole ? name.c_str() : ""));
-           }, nb::arg("name"))
-      .def("find_hash",
-           [](const CodebookSet& self, std::uint64_t hash) { return found(self, splitzip_codebook_set_find_hash(self.set.get(), hash)); },
-           nb::arg("hash"))
+      .def_prop_ro("provenance",
+                   [](const CodebookSet& self) { return splitzip_codebook_set_provenance(self.set.get()); })
+      .def(
+          "find",
+          [](const CodebookSet& self, const std::string& name) {
+            // C ends the name at a zero byte, which no name has.
+            const bool whole = name.find('\0') == std::string::npos;
+            return found(self, splitzip_codebook_set_find(self.set.get(), whole ? name.c_str() : ""));
+          },
+          nb::arg("name"))
+      .def(
+          "find_hash",
+          [](const CodebookSet& self, std::uint64_t hash) {
+            return found(self, splitzip_codebook_set_find_hash(self.set.get(), hash));
+          },
+          nb::arg("hash"))
       .def("__len__", [](const CodebookSet& self) { return splitzip_codebook_set_count(self.set.get()); })
-      .def("__getitem__",
-           [](const CodebookSet& self, Py_ssize_t index) {
-             const auto count = static_cast<Py_ssize_t>(splitzip_codebook_set_count(self.set.get()));
-             const Py_ssize_t place = index < 0 ? index + count : index;
-             if (place < 0 || place >= count) throw nb::index_error("the set has no such codebook");
-             return Codebook{self.set, splitzip_codebook_set_get(self.set.get(), static_cast<std::size_t>(place))};
-           }, nb::arg("index"))
-      .def("__iter__",
-           [](nb::handle self) { return nb::steal(PySeqIter_New(self.ptr())); })
+      .def(
+          "__getitem__",
+          [](const CodebookSet& self, Py_ssize_t index) {
+            const auto count = static_cast<Py_ssize_t>(splitzip_codebook_set_count(self.set.get()));
+            const Py_ssize_t place = index < 0 ? index + count : index;
+            if (place < 0 || place >= count) throw nb::index_error("the set has no such codebook");
+            return Codebook{self.set, splitzip_codebook_set_get(self.set.get(), static_cast<std::size_t>(place))};
+          },
+          nb::arg("index"))
+      .def("__iter__", [](nb::handle self) { return nb::steal(PySeqIter_New(self.ptr())); })
       .def("__repr__", [](const CodebookSet& self) {
         return nb::str("<CodebookSet of {}>").format(splitzip_codebook_set_count(self.set.get()));
       });

@@ -21,7 +21,8 @@ class Frame {
  public:
   Frame(nb::handle data, std::optional<std::uint64_t> expected_nonce) : data_(data, PyBUF_SIMPLE) {
     splitzip_error error = SPLITZIP_ERROR_INIT;
-    check(splitzip_frame_open(data_.data(), data_.size(), expected_nonce ? &*expected_nonce : nullptr, &frame_, &error), error);
+    check(splitzip_frame_open(data_.data(), data_.size(), expected_nonce ? &*expected_nonce : nullptr, &frame_, &error),
+          error);
   }
 
   const splitzip_frame& info() const { return frame_; }
@@ -43,14 +44,14 @@ class Frame {
     splitzip_status status;
     {
       nb::gil_scoped_release no_gil;
-      status = splitzip_decode(&frame_, table.tensors().data(), table.layouts().data(), table.tensors().size(), &options,
-                               &error);
+      status = splitzip_decode(&frame_, table.tensors().data(), table.layouts().data(), table.tensors().size(),
+                               &options, &error);
     }
     check(status, error);
   }
 
-  void decode_unit(std::size_t index, nb::handle tensor, std::uint64_t unit, nb::handle layout, std::uint32_t first_token,
-                   std::optional<std::uint32_t> token_count) const {
+  void decode_unit(std::size_t index, nb::handle tensor, std::uint64_t unit, nb::handle layout,
+                   std::uint32_t first_token, std::optional<std::uint32_t> token_count) const {
     TensorTable table(nb::make_tuple(tensor));
     const splitzip_tensor& expected = table.tensors()[0];
     const std::uint32_t tokens = token_count ? *token_count : rest_of_unit(expected, unit, first_token);
@@ -60,7 +61,8 @@ class Frame {
     splitzip_status status;
     {
       nb::gil_scoped_release no_gil;
-      status = splitzip_decode_unit(&frame_, index, &expected, unit, first_token, tokens, table.layouts().data(), &error);
+      status =
+          splitzip_decode_unit(&frame_, index, &expected, unit, first_token, tokens, table.layouts().data(), &error);
     }
     check(status, error);
   }
@@ -92,9 +94,10 @@ std::uint64_t frame_size(nb::handle data) {
 
 void bind_decoding(nb::module_& module) {
   nb::class_<Frame>(module, "FrameBase")
-      .def("__init__",
-           [](Frame* self, nb::handle data, std::optional<std::uint64_t> nonce) { new (self) Frame(data, nonce); },
-           nb::arg("data"), nb::kw_only(), nb::arg("expected_nonce") = nb::none())
+      .def(
+          "__init__",
+          [](Frame* self, nb::handle data, std::optional<std::uint64_t> nonce) { new (self) Frame(data, nonce); },
+          nb::arg("data"), nb::kw_only(), nb::arg("expected_nonce") = nb::none())
       .def_prop_ro("size", [](const Frame& self) { return self.info().size; })
       .def_prop_ro("nonce", [](const Frame& self) { return self.info().nonce; })
       .def_prop_ro("has_checksums", [](const Frame& self) { return (self.info().flags & 1) != 0; })

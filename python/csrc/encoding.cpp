@@ -36,8 +36,8 @@ std::size_t encode_into(nb::handle tensors, nb::handle layouts, nb::handle out, 
   splitzip_status status;
   {
     nb::gil_scoped_release no_gil;
-    status = splitzip_encode(table.tensors().data(), table.layouts().data(), table.tensors().size(), &options, to.data(), to.size(),
-                             &size, &error);
+    status = splitzip_encode(table.tensors().data(), table.layouts().data(), table.tensors().size(), &options,
+                             to.data(), to.size(), &size, &error);
   }
   check(status, error);
   return size;

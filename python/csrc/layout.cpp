@@ -17,7 +17,8 @@ namespace {
 }
 
 std::uint32_t narrow(std::uint64_t length, const char* axis) {
-  if (length > std::numeric_limits<std::uint32_t>::max()) refuse(std::string("the axis ") + axis + " is longer than 2^32 - 1");
+  if (length > std::numeric_limits<std::uint32_t>::max())
+    refuse(std::string("the axis ") + axis + " is longer than 2^32 - 1");
   return static_cast<std::uint32_t>(length);
 }
 
@@ -30,7 +31,8 @@ Layout::Layout(nanobind::handle memory, std::optional<splitzip_element_type> typ
     : memory_(memory, PyBUF_STRIDES), type_(type), pages_(std::move(pages)), first_token_(first_token) {
   const Py_buffer& view = memory_.view();
   const std::size_t size = element_bytes();
-  if (size != 1 && size != 2 && size != 4) refuse("values of " + number(size) + " bytes have no element type; view them as uint8");
+  if (size != 1 && size != 2 && size != 4)
+    refuse("values of " + number(size) + " bytes have no element type; view them as uint8");
   if (type_ && splitzip_element_bytes(*type_) != size) {
     refuse(std::string("values of ") + number(size) + " bytes are not " + splitzip_element_type_name(*type_));
   }
@@ -43,7 +45,8 @@ Layout::Layout(nanobind::handle memory, std::optional<splitzip_element_type> typ
   heads_ = narrow(head_.length, "head");
   channels_ = narrow(channel.length, "dim");
   if (channel.length > 1 && channel.stride != static_cast<std::int64_t>(size)) {
-    refuse("the values along the axis dim are " + number(size) + " bytes each, but lie " + std::to_string(channel.stride) + " bytes apart");
+    refuse("the values along the axis dim are " + number(size) + " bytes each, but lie " +
+           std::to_string(channel.stride) + " bytes apart");
   }
   whole_rows_ = head_.length <= 1 || head_.stride == static_cast<std::int64_t>(channel.length * size);
 
@@ -53,12 +56,14 @@ Layout::Layout(nanobind::handle memory, std::optional<splitzip_element_type> typ
     for (std::size_t i = 0; i < pages_->size(); ++i) {
       const std::int32_t page = (*pages_)[i];
       if (page < 0 || static_cast<std::uint64_t>(page) >= page_.length) {
-        refuse("page number " + std::to_string(page) + " at place " + number(i) + " of the list: the pool has " + number(page_.length) + " pages");
+        refuse("page number " + std::to_string(page) + " at place " + number(i) + " of the list: the pool has " +
+               number(page_.length) + " pages");
       }
     }
     tokens_ *= pages_->size();
   }
-  if (first_token_ > tokens_) refuse("first_token is " + number(first_token_) + ", and there are " + number(tokens_) + " tokens");
+  if (first_token_ > tokens_)
+    refuse("first_token is " + number(first_token_) + ", and there are " + number(tokens_) + " tokens");
   tokens_ -= first_token_;
 
   begin_ = end_ = memory_.data();
@@ -87,10 +92,11 @@ splitzip_layout Layout::source(const Extent& extent) const {
     refuse("the tensor has " + number(extent.tokens) + " tokens, and the memory " + number(tokens_), extent.index);
   }
   const bool same_heads = extent.ranges == heads_ && extent.channels == channels_;
-  const bool same_rows = whole_rows_ && std::uint64_t{extent.ranges} * extent.channels == std::uint64_t{heads_} * channels_;
+  const bool same_rows =
+      whole_rows_ && std::uint64_t{extent.ranges} * extent.channels == std::uint64_t{heads_} * channels_;
   if (!same_heads && !same_rows) {
-    refuse("the tensor has " + number(extent.ranges) + " ranges of " + number(extent.channels) + " channels, and the memory " +
-               number(heads_) + " heads of " + number(channels_),
+    refuse("the tensor has " + number(extent.ranges) + " ranges of " + number(extent.channels) +
+               " channels, and the memory " + number(heads_) + " heads of " + number(channels_),
            extent.index);
   }
   splitzip_layout layout{};
@@ -119,7 +125,9 @@ splitzip_layout Layout::destination(const Extent& extent) const {
 /// Whether the axes, from the smallest stride to the largest, do not each step over all that lies below.
 bool Layout::axes_overlap() const {
   std::array axes = {page_, token_, head_};
-  const auto distance = [](const Axis& axis) { return axis.stride < 0 ? -static_cast<std::uint64_t>(axis.stride) : static_cast<std::uint64_t>(axis.stride); };
+  const auto distance = [](const Axis& axis) {
+    return axis.stride < 0 ? -static_cast<std::uint64_t>(axis.stride) : static_cast<std::uint64_t>(axis.stride);
+  };
   std::sort(axes.begin(), axes.end(), [&](const Axis& a, const Axis& b) { return distance(a) < distance(b); });
   std::uint64_t below = channels_ * std::uint64_t{element_bytes()};
   for (const Axis& axis : axes) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory with named axes, and the splitzip_layout that a tensor has in it. All that keeps the C library inside of the memory is here:
-// the geometry comes from the buffer's own shape, and page numbers are compared with it.
+// Memory with named axes, and the splitzip_layout that a tensor has in it. All that keeps the C library inside of the
+// memory is here: the geometry comes from the buffer's own shape, and page numbers are compared with it.
 #pragma once
 
 #include <cstdint>

@@ -15,16 +15,19 @@ namespace nb = nanobind;
 namespace splitzip::python {
 namespace {
 
-nb::object number_or_none(std::uint64_t number) { return number == SPLITZIP_NOWHERE ? nb::none() : nb::object(nb::int_(number)); }
+nb::object number_or_none(std::uint64_t number) {
+  return number == SPLITZIP_NOWHERE ? nb::none() : nb::object(nb::int_(number));
+}
 
 void translate(const std::exception_ptr& pointer, void*) {
   try {
     std::rethrow_exception(pointer);
   } catch (const StatusError& error) {
     try {
-      const nb::object raised = nb::module_::import_("splitzip_kv._errors")
-                                    .attr("from_status")(static_cast<int>(error.status), error.what(), number_or_none(error.tensor),
-                                                         number_or_none(error.chunk), number_or_none(error.offset));
+      const nb::object raised =
+          nb::module_::import_("splitzip_kv._errors")
+              .attr("from_status")(static_cast<int>(error.status), error.what(), number_or_none(error.tensor),
+                                   number_or_none(error.chunk), number_or_none(error.offset));
       PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(raised.ptr())), raised.ptr());
     } catch (nb::python_error& other) {
       other.restore();
@@ -60,5 +63,6 @@ NB_MODULE(_core, module) {
   module.attr("FORMAT_VERSION") = SPLITZIP_FORMAT_VERSION;
   module.def("library_version", &splitzip_version);
   module.def(
-      "status_name", [](int status) { return splitzip_status_name(static_cast<splitzip_status>(status)); }, nb::arg("status"));
+      "status_name", [](int status) { return splitzip_status_name(static_cast<splitzip_status>(status)); },
+      nb::arg("status"));
 }

@@ -27,7 +27,8 @@ Value field(nb::handle tensor, const char* name, std::uint64_t index) {
 
 const Layout& layout_of(nb::handle object) {
   const Layout* layout = nullptr;
-  if (!nb::try_cast(object, layout) || layout == nullptr) throw nb::type_error("layouts have to be objects of class Layout");
+  if (!nb::try_cast(object, layout) || layout == nullptr)
+    throw nb::type_error("layouts have to be objects of class Layout");
   return *layout;
 }
 
@@ -64,11 +65,12 @@ void TensorTable::place(nb::handle layouts, Place place) {
     if (index >= tensors_.size()) continue;
     const splitzip_tensor& tensor = tensors_[index];
     layout_objects_.push_back(nb::borrow(object));
-    layouts_.push_back(place(layout_of(object), Extent{tensor.type, tensor.tokens, tensor.ranges, tensor.channels, index}));
+    layouts_.push_back(
+        place(layout_of(object), Extent{tensor.type, tensor.tokens, tensor.ranges, tensor.channels, index}));
   }
   if (count != tensors_.size()) {
-    throw StatusError(SPLITZIP_ERROR_INVALID_ARGUMENT,
-                      "there are " + std::to_string(tensors_.size()) + " tensors and " + std::to_string(count) + " layouts");
+    throw StatusError(SPLITZIP_ERROR_INVALID_ARGUMENT, "there are " + std::to_string(tensors_.size()) +
+                                                           " tensors and " + std::to_string(count) + " layouts");
   }
 }
 

@@ -13,7 +13,8 @@
 
 namespace splitzip::python {
 
-/// Tensors for one call into C, with all that they need kept alive: while the GIL is released, another thread may change the lists.
+/// Tensors for one call into C, with all that they need kept alive: while the GIL is released, another thread may
+/// change the lists.
 class TensorTable {
  public:
   explicit TensorTable(nanobind::handle tensors);

@@ -7,7 +7,17 @@ import numpy as np
 import pytest
 from conftest import same, values
 
-from splitzip_kv import ElementType, Frame, GeometryMismatch, InvalidArgument, InvalidLayout, InvalidTensor, Layout, Mode, encode
+from splitzip_kv import (
+    ElementType,
+    Frame,
+    GeometryMismatch,
+    InvalidArgument,
+    InvalidLayout,
+    InvalidTensor,
+    Layout,
+    Mode,
+    encode,
+)
 
 POOL = np.zeros((8, 16, 2, 4), np.float16)
 AXES = "page,token,head,dim"
@@ -81,7 +91,9 @@ def test_integers_need_a_type():
     with pytest.raises(InvalidLayout, match="2 bytes are not fp32"):
         Layout(np.zeros((4, 8), np.uint16), "token,dim", type=ElementType.FP32)
     # FP8 values in a pool of bytes.
-    assert Layout(np.zeros((4, 8), np.uint8), "token,dim", type=ElementType.FP8_E5M2).tensor().type == ElementType.FP8_E5M2
+    assert (
+        Layout(np.zeros((4, 8), np.uint8), "token,dim", type=ElementType.FP8_E5M2).tensor().type == ElementType.FP8_E5M2
+    )
 
 
 def test_channels_have_to_be_neighbours():
@@ -96,7 +108,14 @@ def test_tensors_that_do_not_fit():
     array = np.zeros((10, 4, 8), np.float16)
     layout = Layout(array, "token,head,dim")
     tensor = layout.tensor()
-    for change in ({"tokens": 11}, {"ranges": 5}, {"ranges": 3}, {"channels": 9}, {"ranges": 33, "channels": 1}, {"type": ElementType.BF16}):
+    for change in (
+        {"tokens": 11},
+        {"ranges": 5},
+        {"ranges": 3},
+        {"channels": 9},
+        {"ranges": 33, "channels": 1},
+        {"type": ElementType.BF16},
+    ):
         wrong = dataclasses.replace(tensor, **change)
         with pytest.raises(InvalidLayout) as failure:
             encode([tensor, wrong], [layout, layout])
@@ -114,8 +133,9 @@ def test_tensors_that_do_not_fit():
 
 @pytest.mark.parametrize(
     "change",
-    [{"tokens": -1}, {"tokens": 2**32}, {"channels": "8"}, {"ranges": 1.5}, {"tensor_key": 2**64}, {"codebook": 3}, {"mode": None},
-     {"slot_words": -1}, {"tokens_per_unit": 0}, {"channels": 0}, {"first_channel": 2**32 - 1}],
+    [{"tokens": -1}, {"tokens": 2**32}, {"channels": "8"}, {"ranges": 1.5}, {"tensor_key": 2**64},
+     {"codebook": 3}, {"mode": None}, {"slot_words": -1}, {"tokens_per_unit": 0}, {"channels": 0},
+     {"first_channel": 2**32 - 1}],
 )  # fmt: skip
 def test_fields_of_a_tensor_out_of_range(change):
     layout = Layout(np.zeros((10, 8), np.float16), "token,dim")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from conftest import same, values
 
+import splitzip_kv
 from splitzip_kv import Calibration, CodebookSet, Frame, Layout, Workers, encode, frame_sizes
 
 
@@ -72,7 +73,7 @@ def test_nothing_leaks(books):
                 tensor = layout.tensor(books.find("channels"))
                 frame = Frame(encode([tensor], [layout]))
                 frame.decode(frame.tensors(books), [Layout(np.zeros_like(array), "token,dim")])
-                with pytest.raises(Exception):
+                with pytest.raises(splitzip_kv.InvalidArgument):
                     frame.decode([tensor], [])
             del layout, tensor, frame
             gc.collect()
@@ -156,7 +157,7 @@ def test_many_threads_share_all_objects(books):
 
 
 def test_lists_and_frames_that_change_meanwhile(books):
-    """What another thread does to lists, sources and frames leads to errors or other values, never out of the memory."""
+    """What another thread does to lists, sources and frames leads to errors or other values, never to a fault."""
     source = values((2000, 64))
     layouts = [Layout(source, "token,dim") for _ in range(4)]
     tensors = [layout.tensor(books.find("channels")) for layout in layouts]
@@ -178,7 +179,10 @@ def test_lists_and_frames_that_change_meanwhile(books):
     thread.start()
     target = np.zeros_like(source)
     for _ in range(40):
-        for call in (lambda: encode(tensors, layouts), lambda: frame.decode(tensors, [Layout(target, "token,dim")] * 4)):
+        for call in (
+            lambda: encode(tensors, layouts),
+            lambda: frame.decode(tensors, [Layout(target, "token,dim")] * 4),
+        ):
             try:
                 call()
             except Exception as error:

@@ -133,7 +133,9 @@ def test_random_geometry(books):
         count = -(-tokens // page)
         pool = np.zeros((count + 3, page, heads, channels), source.dtype)
         pages = random.permutation(count + 3)[:count]
-        round_trip(layout, Layout(pool, "page,token,head,dim", pages=pages), tensor, checksums=bool(seed % 2), nonce=seed)
+        round_trip(
+            layout, Layout(pool, "page,token,head,dim", pages=pages), tensor, checksums=bool(seed % 2), nonce=seed
+        )
         assert same(pool[pages].reshape(-1, heads, channels)[:tokens].transpose(1, 0, 2), source), seed
 
 

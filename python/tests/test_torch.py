@@ -40,7 +40,9 @@ def as_torch(array: np.ndarray, type: ElementType):
 @pytest.mark.parametrize("type", NUMPY_TYPES)
 def test_types(books, type, wrap):
     source = values((3, 100, 40), type)
-    expected = encode([Layout(source, "head,token,dim").tensor(books.find(type.name))], [Layout(source, "head,token,dim")])
+    expected = encode(
+        [Layout(source, "head,token,dim").tensor(books.find(type.name))], [Layout(source, "head,token,dim")]
+    )
     layout = Layout(wrap(as_torch(source, type)), "head,token,dim")
     assert layout.type == type
     tensor = layout.tensor(books.find(type.name))
@@ -93,7 +95,11 @@ def test_the_tensor_is_kept():
 
 
 def test_tensors_that_are_no_memory_of_the_host():
-    for tensor in (torch.zeros(4, device="meta"), torch.zeros(4, 4).to_sparse(), torch.zeros(4, dtype=torch.complex64).conj()):
+    for tensor in (
+        torch.zeros(4, device="meta"),
+        torch.zeros(4, 4).to_sparse(),
+        torch.zeros(4, dtype=torch.complex64).conj(),
+    ):
         with pytest.raises(TypeError):
             Layout(tensor, "token" if tensor.ndim == 1 else "token,dim")
     with pytest.raises(TypeError, match="DLPack"):

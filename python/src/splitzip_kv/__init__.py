@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lossless compression of LLM key-value caches.
 
-    books = CodebookSet.load("kv.szcb")                               # made by `splitzip calibrate`, or by Calibration
-    source = Layout(pool, "page,token,head,dim", pages=[7, 3, 12])    # where the values are
-    tensor = source.tensor(books.find("layers.0.k"))                  # what they are
-    frame = encode([tensor], [source])                                # memoryview
+    books = CodebookSet.load("kv.szcb")  # made by `splitzip calibrate`, or by Calibration
+    source = Layout(pool, "page,token,head,dim", pages=[7, 3, 12])  # where the values are
+    tensor = source.tensor(books.find("layers.0.k"))  # what they are
+    frame = encode([tensor], [source])  # memoryview
 
     target = Layout(other_pool, "page,token,head,dim", pages=[0, 1, 2])
     Frame(frame).decode([tensor], [target])
 
-`encode`, `Frame.decode`, `Frame.decode_unit` and `Calibration.add` release the GIL. Any object may be used by several threads.
-Each call works in the calling thread alone unless it is given `Workers`.
+`encode`, `Frame.decode`, `Frame.decode_unit` and `Calibration.add` release the GIL. Any object may be used by several
+threads. Each call works in the calling thread alone unless it is given `Workers`.
 Failures are subclasses of `SplitzipError`, named after the status codes of the C interface.
 """
 
@@ -43,8 +43,8 @@ from ._errors import (
     InvalidArgument,
     InvalidLayout,
     InvalidTensor,
-    NoSamples,
     NonceMismatch,
+    NoSamples,
     OutOfMemory,
     OutputTooSmall,
     SplitzipError,

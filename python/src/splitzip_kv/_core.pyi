@@ -40,7 +40,7 @@ class Codebook:
     def type(self) -> ElementType: ...
     @property
     def name(self) -> str:
-        """"" serves every tensor without a codebook of its own."""
+        """The empty name serves every tensor without a codebook of its own."""
     @property
     def bases(self) -> bytes:
         """Base exponent of each channel; a single one serves every channel."""
@@ -99,8 +99,8 @@ class Calibration:
     def add(self, name: str, layout: LayoutBase, *, base_count: int | None = None, first_channel: int = 0) -> None:
         """Count all values of `layout` under `name`.
 
-        `base_count` is the number of channels of the full tensor, by default that of the layout, or 1 to have all channels share
-        one base; it and the type must be the same in each call for a name.
+        `base_count` is the number of channels of the full tensor, by default that of the layout, or 1 to have all
+        channels share one base; it and the type must be the same in each call for a name.
         """
     def merge(self, other: Calibration) -> None:
         """Add the counts of `other`, which stays as it is."""
@@ -190,7 +190,7 @@ class FrameBase:
     def decode(
         self, tensors: Sequence[Tensor], layouts: Sequence[LayoutBase], *, workers: Workers | None = None
     ) -> None:
-        """Decode tensor i to layouts[i]; `tensors` says what is expected, and count and geometry must equal the frame's.
+        """Decode tensor i to layouts[i]; `tensors` says what is expected: count and geometry must equal the frame's.
 
         Each chunk is verified before it is stored. After an error the destination may hold anything.
         """
@@ -204,10 +204,10 @@ class FrameBase:
         first_token: int = 0,
         token_count: int | None = None,
     ) -> None:
-        """Decode tokens [first_token, first_token + token_count) of unit `unit` of tensor `index`, by default all that `layout` has room for.
+        """Decode tokens of unit `unit` of tensor `index`: `token_count` from `first_token` on, by default to its end.
 
-        Token `first_token` of the unit is token 0 of `layout`, which has the channels of one range. Only the chunks that hold
-        these tokens are read. Unit numbers run block by block, inside of a block range by range.
+        Token `first_token` of the unit is token 0 of `layout`, which has the channels of one range. Only the chunks
+        that hold these tokens are read. Unit numbers run block by block, inside of a block range by range.
         """
 
 def frame_size(data: _Buffer) -> int:
@@ -223,7 +223,7 @@ def encode_into(
     workers: Workers | None,
 ) -> int: ...
 def dlpack_bits(array: Any) -> tuple[Any, str]:
-    """A CPU array that has `__dlpack__` as numpy array of unsigned integers, and the name of its numpy or ml_dtypes type."""
+    """An array with `__dlpack__` as numpy array of unsigned integers, and the name of its numpy or ml_dtypes type."""
 
 def library_version() -> str: ...
 def status_name(status: int) -> str: ...

@@ -9,8 +9,8 @@ from typing import ClassVar
 class SplitzipError(Exception):
     """Base of all errors that the library reports.
 
-    `status` is the number of the C status, whose tens are its family (10 not ours or not supported, 20 damaged, 30 codebook,
-    40 arguments, 50 memory); `tensor`, `chunk` and `offset` say where, as far as it is known.
+    `status` is the number of the C status, whose tens are its family (10 not ours or not supported, 20 damaged,
+    30 codebook, 40 arguments, 50 memory); `tensor`, `chunk` and `offset` say where, as far as it is known.
     """
 
     status: ClassVar[int] = 0

@@ -31,8 +31,9 @@ def encode(
 ) -> memoryview:
     """Encode tensor i, found at layouts[i], as one frame, and return the frame.
 
-    `out` is writable memory in one piece that overlaps no source: the frame starts where it starts; `frame_sizes(tensors).bound_bytes` always
-    suffice. Without it memory is allocated. `nonce` is a generation number that a receiver can demand.
+    `out` is writable memory in one piece that overlaps no source: the frame starts where it starts;
+    `frame_sizes(tensors).bound_bytes` always suffice. Without it memory is allocated. `nonce` is a generation number
+    that a receiver can demand.
     """
     if out is None:
         out = np.empty(frame_sizes(tensors, checksums=checksums).bound_bytes, np.uint8)
@@ -43,15 +44,16 @@ def encode(
 class Frame(FrameBase):
     """A frame whose header, entries and directory were checked.
 
-    It points into `data`, which it keeps alive and which must stay unchanged while it is used; if it does change, decoding
-    fails or gives wrong values, but stays inside of the frame and of the destination. Any bytes whatever are safe to pass.
+    It points into `data`, which it keeps alive and which must stay unchanged while it is used; if it does change,
+    decoding fails or gives wrong values, but stays inside of the frame and of the destination. Any bytes whatever are
+    safe to pass.
     """
 
     def __init__(self, data: Any, *, expected_nonce: int | None = None) -> None:
         super().__init__(bytes_of(data), expected_nonce=expected_nonce)
 
     def tensors(self, codebooks: FindsCodebooks | None = None) -> list[Tensor]:
-        """What the frame says that it holds, with the codebooks found in `codebooks`; without those, mode RAW alone can be decoded so."""
+        """What the frame says that it holds, with its codebooks from `codebooks`; without those, codebooks are None."""
         return [self._resolve(index, codebooks) for index in range(self.tensor_count)]
 
     def codebook_hashes(self) -> list[int]:

@@ -85,12 +85,12 @@ class Layout(LayoutBase):
         Layout(kv[..., :128], "page,head,token,dim", pages=[7, 3])    # K of K|V packed in one row
         Layout(slots, "page,head,dim", pages=slot_ids)                # SGLang: pages of one token
 
-    `array` is a numpy array (ml_dtypes included), a torch tensor in host memory, or anything with the buffer protocol or
-    DLPack; any strides will do, as long as the values along `dim` are neighbours. It is kept alive and must keep
-    its memory. `pages` is copied.
+    `array` is a numpy array (ml_dtypes included), a torch tensor in host memory, or anything with the buffer protocol
+    or DLPack; any strides will do, as long as the values along `dim` are neighbours. It is kept alive and must keep its
+    memory. `pages` is copied.
 
-    `first_token` skips tokens at the start of the array or of the page list. `type` overrides the type of the array with one of the same
-    size: FP8 values in a uint8 pool, BF16 values in uint16.
+    `first_token` skips tokens at the start of the array or of the page list. `type` overrides the type of the array
+    with one of the same size: FP8 values in a uint8 pool, BF16 values in uint16.
 
     Every address is checked here against the shape of the array, so that encode and decode stay inside of it.
     """
@@ -128,8 +128,8 @@ class Layout(LayoutBase):
         first_block: int = 0,
         slot_words: int | None = None,
     ) -> Tensor:
-        """Describe what lies here: all tokens or the first `tokens`, each head as one range, one unit for each head or units of
-        `tokens_per_unit`. `mode` is TIERED with a codebook and RAW without, if not given."""
+        """Describe what lies here: all tokens or the first `tokens`, each head as one range, one unit for each head or
+        units of `tokens_per_unit`. `mode` is TIERED with a codebook and RAW without, if not given."""
         element = type or self.type or (codebook.type if codebook is not None else None)
         if element is None:
             raise InvalidLayout("the array may hold several element types: say which by type=")
@@ -157,9 +157,7 @@ def split_axes(axes: str) -> list[str]:
     return names
 
 
-def _axis_numbers(
-    axes: str, rank: int, paged: bool
-) -> tuple[int | None, int | None, int | None, int | None]:
+def _axis_numbers(axes: str, rank: int, paged: bool) -> tuple[int | None, int | None, int | None, int | None]:
     """Numbers of the axes of pages, tokens, heads and channels."""
     names = split_axes(axes)
     numbers: list[int | None] = [None] * 4

@@ -22,8 +22,8 @@ def compress(array: Any, axes: str, codebook: Codebook | None = None, *, mode: M
 def decompress(data: Any, axes: str, codebooks: FindsCodebooks | None = None) -> np.ndarray:
     """A new array from a frame of one tensor. BF16 and FP8 need the package ml_dtypes.
 
-    `axes` are those of the result, which need not be those of the array that was compressed; without "head", the heads of a token
-    are one row of "dim".
+    `axes` are those of the result, which need not be those of the array that was compressed; without "head", the heads
+    of a token are one row of "dim".
     """
     frame = Frame(data)
     tensors = frame.tensors(codebooks)
