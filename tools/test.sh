@@ -19,17 +19,16 @@ venv=$build/venv
 
 say() { printf '\n== %s\n' "$*"; }
 
-packages='g++ cmake ninja-build pkg-config python3 python3-venv clang libclang-rt-dev libxxhash-dev libhwy-dev libcli11-dev
-  nlohmann-json3-dev libgtest-dev'
+packages='g++ cmake ninja-build pkg-config clang libclang-rt-dev libxxhash-dev libhwy-dev libcli11-dev nlohmann-json3-dev
+  libgtest-dev python3-dev python3-venv libibverbs1 libnuma1 libcurl4'
 
 say "packages"
 if command -v dpkg-query > /dev/null; then
   missing=
   for package in $packages; do
-    case $(dpkg-query -W -f '${Status}' "$package" 2> /dev/null) in
-      *' installed') ;;
-      *) missing="$missing $package" ;;
-    esac
+    # Since Debian 13 some libraries have another name and provide the old one.
+    dpkg-query -W -f '${Status}\n' "$package" "${package}t64" 2> /dev/null | grep -q ' installed$' ||
+      missing="$missing $package"
   done
   if [ -n "$missing" ]; then
     if [ "$(id -u)" = 0 ]; then
@@ -49,10 +48,7 @@ else
 fi
 
 # The environment is made anew when a list of requirements changes.
-find_nvcc() {
-  command -v nvcc || ls "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" 2> /dev/null || true
-}
-nvcc=$(find_nvcc)
+nvcc=$(command -v nvcc || ls "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" 2> /dev/null || true)
 requirements=tests/requirements.txt
 [ -n "$nvcc" ] || requirements="$requirements tools/cuda-requirements.txt"
 mkdir -p "$build"
@@ -63,7 +59,11 @@ if ! cat $requirements | cmp -s - "$venv/installed.txt"; then
   cat $requirements > "$venv/installed.txt"
 fi
 [ -n "$nvcc" ] || nvcc=$(ls "$venv"/lib/python3*/site-packages/nvidia/*/bin/nvcc)
-echo "python: $("$venv/bin/python" --version), nvcc: $nvcc"
+echo "nvcc: $nvcc; $("$venv/bin/python" --version)"
+
+say "Python package"
+"$venv/bin/python" -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps \
+  --config-settings=build-dir="$build/python" ./python
 
 build_preset() {
   preset=$1 target=$2
@@ -72,7 +72,7 @@ build_preset() {
   cmake --preset "$preset" -B "$build/$preset" "$@"
   cmake --build "$build/$preset" --target "$target" --parallel "$jobs"
 }
-build_preset cuda all -DPython3_EXECUTABLE="$venv/bin/python" -DCMAKE_CUDA_COMPILER="$nvcc"
+build_preset cuda all -DSPLITZIP_TEST_PYTHON=ON -DPython3_EXECUTABLE="$venv/bin/python" -DCMAKE_CUDA_COMPILER="$nvcc"
 build_preset asan all -DPython3_EXECUTABLE="$venv/bin/python"
 build_preset fuzz fuzz -DSPLITZIP_FUZZ_SECONDS="$fuzz_seconds"
 
