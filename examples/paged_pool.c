@@ -62,7 +62,7 @@ int main(void) {
 
   splitzip_frame frame = {.struct_size = sizeof frame};
   if (splitzip_frame_open(bytes, size, NULL, &frame, &error) != SPLITZIP_OK ||
-      splitzip_decode(&frame, &keys, &destination, 1, &error) != SPLITZIP_OK) {
+      splitzip_decode(&frame, &keys, &destination, 1, NULL, &error) != SPLITZIP_OK) {
     return failed(&error);
   }
   /* end scatter */

@@ -63,7 +63,7 @@ int main(void) {
   splitzip_frame frame = {.struct_size = sizeof frame};
   layout = splitzip_layout_contiguous(back, &tensor);
   if (splitzip_frame_open(bytes, size, NULL, &frame, &error) != SPLITZIP_OK ||
-      splitzip_decode(&frame, &tensor, &layout, 1, &error) != SPLITZIP_OK) {
+      splitzip_decode(&frame, &tensor, &layout, 1, NULL, &error) != SPLITZIP_OK) {
     goto done;
   }
   /* end decode */

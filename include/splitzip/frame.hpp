@@ -19,6 +19,11 @@ inline namespace v0 {
 struct EncodeOptions {
   std::uint64_t nonce = 0;
   bool checksums = true;
+  splitzip_workers* workers = nullptr;  // of Workers::get()
+};
+
+struct DecodeOptions {
+  splitzip_workers* workers = nullptr;
 };
 
 namespace internal {
@@ -31,6 +36,7 @@ inline splitzip_encode_options c_options(const EncodeOptions& options) {
   splitzip_encode_options c = SPLITZIP_ENCODE_OPTIONS_INIT;
   c.nonce = options.nonce;
   c.checksums = options.checksums ? 1 : 0;
+  c.workers = options.workers;
   return c;
 }
 
@@ -104,15 +110,16 @@ class Frame {
   }
 
   /// `tensors` says what the caller expects; the frame must hold exactly that.
-  void decode(std::span<const Tensor> tensors, std::span<const Layout> destinations) const {
+  void decode(std::span<const Tensor> tensors, std::span<const Layout> destinations, const DecodeOptions& options = {}) const {
     internal::check_counts(tensors.size(), destinations.size());
+    const splitzip_decode_options c{sizeof c, options.workers};
     splitzip_error error = SPLITZIP_ERROR_INIT;
-    check(splitzip_decode(&frame_, tensors.data(), destinations.data(), tensors.size(), &error), error);
+    check(splitzip_decode(&frame_, tensors.data(), destinations.data(), tensors.size(), &c, &error), error);
   }
   /// A frame of one tensor, into one piece of memory, token-major.
-  void decode(const Tensor& tensor, std::span<std::byte> values) const {
+  void decode(const Tensor& tensor, std::span<std::byte> values, const DecodeOptions& options = {}) const {
     const Layout destination = make_layout(tensor, values);
-    decode({&tensor, 1}, {&destination, 1});
+    decode({&tensor, 1}, {&destination, 1}, options);
   }
 
   /// Tokens [first_token, first_token + token_count) of one unit of tensor `index`.

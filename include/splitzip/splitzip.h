@@ -7,7 +7,7 @@
  *   1. Status codes          5. Encoding
  *   2. Element types, modes  6. Decoding
  *   3. Codebooks             7. Calibration
- *   4. Tensors and layouts
+ *   4. Tensors and layouts   8. Threads and CPU targets
  *
  * Rules that hold everywhere:
  *  - Memory belongs to the caller. The library allocates only in the functions named create, load, get_set or finish, in
@@ -239,13 +239,17 @@ SPLITZIP_API splitzip_layout splitzip_layout_contiguous(const void* base, const 
 
 /* ---- 5. Encoding ---------------------------------------------------------------------------------------------------- */
 
+/* Threads that help with large frames: section 8. */
+typedef struct splitzip_workers splitzip_workers;
+
 typedef struct splitzip_encode_options {
   size_t struct_size;
-  uint64_t nonce;      /* generation number; a receiver can demand it */
-  int32_t checksums;   /* 0: no content checksums */
+  uint64_t nonce;            /* generation number; a receiver can demand it */
+  int32_t checksums;         /* 0: no content checksums */
+  splitzip_workers* workers; /* NULL: the calling thread alone */
 } splitzip_encode_options;
 
-#define SPLITZIP_ENCODE_OPTIONS_INIT {sizeof(splitzip_encode_options), 0, 1}
+#define SPLITZIP_ENCODE_OPTIONS_INIT {sizeof(splitzip_encode_options), 0, 1, NULL}
 
 /* Sizes of the frame of `count` tensors, before encoding. */
 typedef struct splitzip_frame_sizes {
@@ -301,11 +305,19 @@ SPLITZIP_API splitzip_status splitzip_frame_open(const void* data, size_t size, 
 SPLITZIP_API splitzip_status splitzip_frame_get_tensor(const splitzip_frame* frame, size_t index, splitzip_tensor* tensor,
                                                        uint64_t* codebook_hash);
 
+typedef struct splitzip_decode_options {
+  size_t struct_size;
+  splitzip_workers* workers; /* NULL: the calling thread alone */
+} splitzip_decode_options;
+
+#define SPLITZIP_DECODE_OPTIONS_INIT {sizeof(splitzip_decode_options), NULL}
+
 /* Decode the frame: tensor i goes to destinations[i]. `tensors` says what the caller expects; count and geometry must equal the frame's.
- * Each chunk's checksum is verified before the chunk is stored. Exactly the bytes of the values are written.
+ * Each chunk's checksum is verified before the chunk is stored. Exactly the bytes of the values are written. `options` may be NULL (defaults).
  * Errors: GEOMETRY_MISMATCH, CODEBOOK_*, INVALID_*, CORRUPT_DIRECTORY, CORRUPT_PAYLOAD, CHECKSUM_MISMATCH. */
 SPLITZIP_API splitzip_status splitzip_decode(const splitzip_frame* frame, const splitzip_tensor* tensors,
-                                             const splitzip_layout* destinations, size_t count, splitzip_error* error);
+                                             const splitzip_layout* destinations, size_t count,
+                                             const splitzip_decode_options* options, splitzip_error* error);
 
 /* Decode tokens [first_token, first_token + token_count) of unit `unit` of tensor `index`; token first_token of the unit
  * is token 0 of the destination, whose range_stride is not used. Only the chunks that hold these tokens are read.
@@ -341,6 +353,26 @@ SPLITZIP_API splitzip_status splitzip_calibration_load(const void* data, size_t 
  * The result depends on the counts alone. Errors: NO_SAMPLES, OUT_OF_MEMORY, INVALID_ARGUMENT (provenance too long). */
 SPLITZIP_API splitzip_status splitzip_calibration_finish(const splitzip_calibration* calibration, const char* provenance,
                                                          splitzip_codebook_set** set, splitzip_error* error);
+
+/* ---- 8. Threads and CPU targets ------------------------------------------------------------------------------------- */
+
+/* Threads, created once, that share the work of any number of calls. The result of a call does not depend on them. Calls may use the same
+ * workers at the same time: the threads help one call, the others go on with their own thread alone.
+ * `threads` counts the calling thread, 0 means as many as the machine has processors. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY (also for
+ * threads that the system does not grant). No call may use the workers while they are destroyed. */
+SPLITZIP_API splitzip_status splitzip_workers_create(uint32_t threads, splitzip_workers** workers);
+SPLITZIP_API void splitzip_workers_destroy(splitzip_workers* workers);
+/* How many threads work for a call, the calling one included; 1 for NULL. */
+SPLITZIP_API uint32_t splitzip_workers_threads(const splitzip_workers* workers);
+
+/* The library holds its inner loops in several versions: "scalar" (plain C++, everywhere), "sse4", "avx2", "avx512", "avx512_vbmi2", "neon".
+ * All give the same bytes. Those that this machine can run are listed here, the preferred one first, "scalar" last; NULL beyond the end. */
+SPLITZIP_API size_t splitzip_cpu_target_count(void);
+SPLITZIP_API const char* splitzip_cpu_target_name(size_t index);
+/* The one in use, and use another one in all calls that start from now on (NULL or "": the preferred one), for tests and measurements.
+ * Errors: INVALID_ARGUMENT (this machine has no such target). */
+SPLITZIP_API const char* splitzip_cpu_target_active(void);
+SPLITZIP_API splitzip_status splitzip_cpu_target_select(const char* name);
 
 #ifdef __cplusplus
 }

@@ -10,3 +10,4 @@
 #include "splitzip/frame.hpp"
 #include "splitzip/splitzip.h"
 #include "splitzip/tensor.hpp"
+#include "splitzip/workers.hpp"

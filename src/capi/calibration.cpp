@@ -44,7 +44,7 @@ void count_values(const splitzip_tensor& tensor, const splitzip_layout& source, 
   const auto format = splitzip::element_format(static_cast<std::uint32_t>(tensor.type));
   for (std::uint64_t token = 0; token < tensor.tokens; ++token) {
     for (std::uint32_t range = 0; range < tensor.ranges; ++range) {
-      const std::uint8_t* row = splitzip::row_address(source, token, range);
+      const auto* const row = reinterpret_cast<const std::uint8_t*>(splitzip::run_from(source, token, range).address);
       const std::uint64_t first_channel = tensor.first_channel + std::uint64_t{range} * tensor.channels;
       for (std::uint32_t c = 0; c < tensor.channels; ++c) {
         const std::uint64_t channel = counts.base_count == 1 ? 0 : first_channel + c;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "capi/workers.hpp"
 #include "cpu/codec.hpp"
 
 #include <cstring>
@@ -7,7 +8,8 @@ namespace {
 
 using splitzip::fail;
 
-bool has_size(const splitzip_encode_options* options) {
+template <typename Options>
+bool has_size(const Options* options) {
   return options == nullptr || options->struct_size == sizeof *options;
 }
 
@@ -23,6 +25,8 @@ splitzip_status check_arrays(const splitzip_tensor* tensors, const splitzip_layo
   }
   return SPLITZIP_OK;
 }
+
+splitzip::Workers* threads_of(splitzip_workers* workers) { return workers == nullptr ? nullptr : &workers->threads; }
 
 constexpr splitzip_encode_options kDefaultOptions = SPLITZIP_ENCODE_OPTIONS_INIT;
 
@@ -63,7 +67,8 @@ splitzip_status splitzip_encode(const splitzip_tensor* tensors, const splitzip_l
     return fail(error, SPLITZIP_ERROR_INVALID_ARGUMENT, "NULL, or a struct_size that is not that of this version");
   }
   if (const auto status = check_arrays(tensors, sources, count, error); status != SPLITZIP_OK) return status;
-  return splitzip::encode_frame({tensors, count}, {sources, count}, options == nullptr ? kDefaultOptions : *options,
+  const splitzip_encode_options& chosen = options == nullptr ? kDefaultOptions : *options;
+  return splitzip::encode_frame({tensors, count}, {sources, count}, chosen, threads_of(chosen.workers),
                                 {static_cast<std::uint8_t*>(dst), capacity}, *size, error);
 }
 
@@ -112,10 +117,13 @@ splitzip_status splitzip_frame_get_tensor(const splitzip_frame* frame, size_t in
 }
 
 splitzip_status splitzip_decode(const splitzip_frame* frame, const splitzip_tensor* tensors, const splitzip_layout* destinations,
-                                size_t count, splitzip_error* error) {
-  if (frame == nullptr) return fail(error, SPLITZIP_ERROR_INVALID_ARGUMENT, "frame is NULL");
+                                size_t count, const splitzip_decode_options* options, splitzip_error* error) {
+  if (frame == nullptr || !has_size(options)) {
+    return fail(error, SPLITZIP_ERROR_INVALID_ARGUMENT, "NULL, or a struct_size that is not that of this version");
+  }
   if (const auto status = check_arrays(tensors, destinations, count, error); status != SPLITZIP_OK) return status;
-  return splitzip::decode_frame(*frame, {tensors, count}, {destinations, count}, error);
+  return splitzip::decode_frame(*frame, {tensors, count}, {destinations, count}, threads_of(options == nullptr ? nullptr : options->workers),
+                                error);
 }
 
 splitzip_status splitzip_decode_unit(const splitzip_frame* frame, size_t index, const splitzip_tensor* tensor, uint64_t unit,

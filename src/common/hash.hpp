@@ -76,12 +76,9 @@ inline constexpr std::array<std::uint32_t, 16> kContentKeys = {
     0x243F6A88u, 0x85A308D3u, 0x13198A2Eu, 0x03707344u, 0xA4093822u, 0x299F31D0u, 0x082EFA98u, 0xEC4E6C89u,
     0x452821E6u, 0x38D01377u, 0xBE5466CFu, 0x34E90C6Cu, 0xC0AC29B7u, 0xC97C50DDu, 0x3F84D5B5u, 0xB5470917u};
 
-/// `content` holds `vectors` (at most 128) vectors.
-inline std::uint32_t content_checksum(const std::uint8_t* content, std::uint32_t vectors, const ChunkIdentity& identity) {
-  std::uint32_t sum = identity.tensor_seed;
-  sum += static_cast<std::uint32_t>(identity.block) * 0x27D4EB2Fu;
-  sum += static_cast<std::uint32_t>(identity.block >> 32) * 0x165667B1u;
-  sum += identity.channel * 0x9E3779B1u + identity.chunk * 0x85EBCA77u + identity.count * 0xC2B2AE3Du;
+/// The part of a chunk's checksum that depends on its values. `content` holds `vectors` (at most 128) vectors.
+inline std::uint32_t content_sum(const std::uint8_t* content, std::uint32_t vectors) {
+  std::uint32_t sum = 0;
   for (std::uint32_t lane = 0; lane < kLanes && lane < vectors; ++lane) {
     std::uint64_t acc = 0;
     for (std::uint32_t v = lane, i = 0; v < vectors; v += kLanes, ++i) {
@@ -95,7 +92,15 @@ inline std::uint32_t content_checksum(const std::uint8_t* content, std::uint32_t
     const std::uint32_t x = (low ^ high * 0x85EBCA6Bu) * (0x9E3779B1u + 2 * lane);
     sum += x ^ x >> 15;
   }
-  return finalize(sum);
+  return sum;
+}
+
+constexpr std::uint32_t content_checksum(std::uint32_t content_sum, const ChunkIdentity& identity) {
+  std::uint32_t sum = identity.tensor_seed;
+  sum += static_cast<std::uint32_t>(identity.block) * 0x27D4EB2Fu;
+  sum += static_cast<std::uint32_t>(identity.block >> 32) * 0x165667B1u;
+  sum += identity.channel * 0x9E3779B1u + identity.chunk * 0x85EBCA77u + identity.count * 0xC2B2AE3Du;
+  return finalize(sum + content_sum);
 }
 
 }  // namespace splitzip

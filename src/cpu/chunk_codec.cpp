@@ -83,7 +83,13 @@ void for_each_raw_piece(const ChunkCoder& coder, std::uint32_t vectors, const Ch
   copy(places.variable, content, std::size_t{vectors} * (kVectorBytes - coder.planes.bytes_per_vector));
 }
 
-/// Rest planes and code plane of a coded chunk.
+void clear_planes(const ChunkCoder& coder, const ChunkValues& values, const ChunkBytes<std::uint8_t>& to) {
+  for (std::uint32_t p = 0; p < coder.planes.count; ++p) {
+    std::memset(to.planes[p], 0, std::size_t{values.vectors} * coder.planes.vector_bytes[p]);
+  }
+}
+
+/// Rest planes and code plane of a coded chunk, over zeros.
 void put_planes(const ChunkCoder& coder, const ChunkValues& values, const std::uint8_t* content, const std::uint8_t* deltas,
                 const ChunkBytes<std::uint8_t>& to) {
   const std::uint32_t code_plane = coder.planes.count - 1;
@@ -98,7 +104,7 @@ void put_planes(const ChunkCoder& coder, const ChunkValues& values, const std::u
   }
 }
 
-/// The variable part of a coded chunk, whose lengths are `counts`.
+/// The variable part of a coded chunk, whose lengths are `counts`, over zeros.
 void put_variable(const ChunkCoder& coder, const ChunkValues& values, const std::uint8_t* deltas, const Counts& counts,
                   std::uint8_t* to) {
   std::uint32_t tier2 = 0;
@@ -156,16 +162,6 @@ const char* get_deltas(const ChunkCoder& coder, const ChunkValues& values, std::
   return nullptr;
 }
 
-/// Bits of the planes that belong to padding values.
-bool plane_padding_is_zero(const ChunkCoder& coder, const ChunkValues& values, const ChunkBytes<const std::uint8_t>& from) {
-  for (std::uint32_t p = 0; p < coder.planes.count; ++p) {
-    for (std::uint32_t i = values.count; i < values.vectors * coder.format.values_per_vector(); ++i) {
-      if (get_field(from.planes[p], i, coder.planes.bits[p]) != 0) return false;
-    }
-  }
-  return true;
-}
-
 const char* decode_coded(const ChunkCoder& coder, const ChunkValues& values, std::uint32_t words,
                          const ChunkBytes<const std::uint8_t>& from, std::uint8_t* content) {
   std::array<std::uint8_t, kChunkBytes> deltas;
@@ -213,32 +209,52 @@ const char* decode_constant(const ChunkCoder& coder, const ChunkValues& values, 
 }  // namespace
 
 ChunkCoder::ChunkCoder(const EntryGeometry& entry, const splitzip_codebook* codebook)
-    : format(entry.format), planes(entry.planes), mode(entry.shape.mode), channels(entry.shape.channels) {
+    : format(entry.format), planes(entry.planes), type(entry.shape.type), mode(entry.shape.mode), channels(entry.shape.channels) {
   if (codebook == nullptr) return;
   bases = codebook->bases.data();
   shared_base = codebook->bases.size() == 1;
-  delta_of_rank = codebook->ranks;
-  rank_of_delta.fill(kEscapeRank);
-  for (std::uint8_t rank = 0; rank < kRankCount; ++rank) rank_of_delta[delta_of_rank[rank]] = rank;
+  rank_of_clipped.fill(kEscapeRank);
+  for (std::uint8_t rank = 0; rank < kRankCount; ++rank) {
+    delta_of_rank[rank] = codebook->ranks[rank];
+    rank_of_clipped[delta_of_rank[rank]] = rank;
+  }
+}
+
+bool plane_padding_is_zero(const ChunkCoder& coder, const ChunkValues& values, const ChunkBytes<const std::uint8_t>& from) {
+  for (std::uint32_t p = 0; p < coder.planes.count; ++p) {
+    for (std::uint32_t i = values.count; i < values.vectors * coder.format.values_per_vector(); ++i) {
+      if (get_field(from.planes[p], i, coder.planes.bits[p]) != 0) return false;
+    }
+  }
+  return true;
 }
 
 ChunkRecord encode_chunk(const ChunkCoder& coder, const ChunkValues& values, const std::uint8_t* content,
                          const ChunkBytes<std::uint8_t>& to) {
-  const std::uint32_t raw_words = coder.planes.raw_words(values.vectors);
   if (coder.mode != SPLITZIP_MODE_RAW) {
     std::array<std::uint8_t, kChunkBytes> deltas;
     compute_deltas(coder, values, content, deltas.data());
     const Counts counts = count(coder, values, deltas.data());
-    if (counts.words() <= raw_words) {
+    if (counts.words() <= coder.planes.raw_words(values.vectors)) {
+      clear_planes(coder, values, to);
       put_planes(coder, values, content, deltas.data(), to);
+      std::memset(to.variable, 0, 4 * std::size_t{counts.words()});
       put_variable(coder, values, deltas.data(), counts, to.variable);
       return {ChunkKind::kCoded, counts.words()};
     }
-    if (raw_words != 0 && all_values_equal(content, values, coder.format.bytes)) {
-      store(to.variable, load_element(content, coder.format.bytes));
-      return {ChunkKind::kConstant, 1};
-    }
   }
+  return encode_uncoded_chunk(coder, values, content, to);
+}
+
+ChunkRecord encode_uncoded_chunk(const ChunkCoder& coder, const ChunkValues& values, const std::uint8_t* content,
+                                 const ChunkBytes<std::uint8_t>& to) {
+  const std::uint32_t raw_words = coder.planes.raw_words(values.vectors);
+  if (raw_words != 0 && all_values_equal(content, values, coder.format.bytes)) {
+    clear_planes(coder, values, to);
+    store(to.variable, load_element(content, coder.format.bytes));
+    return {ChunkKind::kConstant, 1};
+  }
+  if (raw_words != 0) store(to.variable + 4 * std::size_t{raw_words - 1}, std::uint32_t{0});
   for_each_raw_piece(coder, values.vectors, to, content,
                      [](std::uint8_t* place, const std::uint8_t* piece, std::size_t bytes) {
                        if (bytes != 0) std::memcpy(place, piece, bytes);

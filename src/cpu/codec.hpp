@@ -7,6 +7,7 @@
 #include <span>
 
 #include "codebook/codebook.hpp"
+#include "cpu/workers.hpp"
 #include "format/frame.hpp"
 
 namespace splitzip {
@@ -19,11 +20,13 @@ splitzip_status make_entry(const splitzip_tensor& tensor, std::uint32_t index, F
 
 splitzip_status frame_geometry(Tensors tensors, bool checksums, FrameGeometry& geometry, splitzip_error* error);
 
-splitzip_status encode_frame(Tensors tensors, Layouts sources, const splitzip_encode_options& options,
+/// `workers` may be nullptr: the calling thread alone.
+splitzip_status encode_frame(Tensors tensors, Layouts sources, const splitzip_encode_options& options, Workers* workers,
                              std::span<std::uint8_t> dst, std::size_t& size, splitzip_error* error);
 
 /// `frame` was checked when it was opened.
-splitzip_status decode_frame(const splitzip_frame& frame, Tensors tensors, Layouts destinations, splitzip_error* error);
+splitzip_status decode_frame(const splitzip_frame& frame, Tensors tensors, Layouts destinations, Workers* workers,
+                             splitzip_error* error);
 
 /// Tokens of one unit of the frame's tensor `index`.
 struct UnitSlice {

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
+#include <mutex>
+#include <optional>
 
-#include "cpu/chunk_codec.hpp"
+#include "cpu/backend.hpp"
 #include "cpu/codec.hpp"
 #include "cpu/gather.hpp"
+#include "cpu/tile_groups.hpp"
 
 namespace splitzip {
 namespace {
@@ -31,16 +35,22 @@ struct OpenFrame {
 /// One tensor of the frame, ready to decode.
 struct OpenEntry {
   const OpenFrame& frame;
-  const EntryGeometry& entry;
-  const ChunkCoder& coder;
   FrameEntry fields;
+  EntryGeometry entry;
+  ChunkCoder coder;
   std::uint32_t index;
   std::uint32_t tensor_seed;
+  const Backend& backend = active_backend();
+
+  OpenEntry(const OpenFrame& open, const FrameEntry& frame_entry, const EntryGeometry& geometry, const splitzip_codebook* codebook,
+            std::uint32_t tensor)
+      : frame(open), fields(frame_entry), entry(geometry), coder(geometry, codebook), index(tensor),
+        tensor_seed(hash_u64(HashDomain::kTensorKey, frame_entry.tensor_key)) {}
 };
 
 /// The variable parts of a tile, put together from slot and spill.
 struct TileVariable {
-  std::array<std::uint8_t, 4 * kMaxSlotWords> bytes;
+  std::array<std::uint8_t, 4 * kMaxSlotWords + kVariableSlack> bytes;
   std::array<ChunkRecord, kTileChunks> records;
   std::array<std::uint32_t, kTileChunks> first_word;
 };
@@ -90,12 +100,12 @@ splitzip_status decode_verified(const OpenEntry& open, const TileVariable& varia
   }
   from.variable = variable.bytes.data() + 4 * std::size_t{variable.first_word[k]};
   const ChunkValues values{place.count, place.vectors, channel, place.first_value};
-  if (const char* fault = decode_chunk(open.coder, values, variable.records[k], from, content); fault != nullptr) {
+  if (const char* fault = open.backend.decode(open.coder, values, variable.records[k], from, content); fault != nullptr) {
     return fail(error, SPLITZIP_ERROR_CORRUPT_PAYLOAD, fault, {open.index, chunk});
   }
   if (open.frame.geometry.checksums_offset != 0) {
     const ChunkIdentity identity{open.tensor_seed, open.fields.first_block + place.block, channel, place.chunk, place.count};
-    if (content_checksum(content, place.vectors, identity) != open.frame.checksum(entry.first_chunk + chunk)) {
+    if (content_checksum(open.backend.sum(content, place.vectors), identity) != open.frame.checksum(entry.first_chunk + chunk)) {
       return fail(error, SPLITZIP_ERROR_CHECKSUM_MISMATCH, "chunk decodes to other values than were encoded", {open.index, chunk});
     }
   }
@@ -113,27 +123,6 @@ splitzip_status check_section_padding(const OpenEntry& open, splitzip_error* err
     zero = zero && padding_is_zero(entry.plane_offset[p], entry.vectors * entry.planes.vector_bytes[p]);
   }
   if (!zero) return fail(error, SPLITZIP_ERROR_CORRUPT_PAYLOAD, "padding after a plane or the slots is not zero", {.tensor = open.index});
-  return SPLITZIP_OK;
-}
-
-splitzip_status decode_entry(const OpenEntry& open, const splitzip_layout& destination, splitzip_error* error) {
-  const EntryGeometry& entry = open.entry;
-  if (const auto status = check_section_padding(open, error); status != SPLITZIP_OK) return status;
-  TileVariable variable;
-  for (std::uint32_t chunk = 0; chunk < entry.chunks; ++chunk) {
-    if (chunk % kTileChunks == 0) {
-      const auto status = load_tile(open, chunk / kTileChunks, variable, error);
-      if (status != SPLITZIP_OK) return status;
-    }
-    const ChunkPlace place = entry.place(chunk);
-    std::array<std::uint8_t, kChunkBytes> content;
-    const auto status = decode_verified(open, variable, chunk, place, content.data(), error);
-    if (status != SPLITZIP_OK) return status;
-    for_each_row_piece(destination, place.first_token, place.range, entry.shape.channels, entry.format.bytes, place.first_value,
-                       place.count, [&](std::uint8_t* row, std::uint64_t offset, std::uint64_t bytes) {
-                         std::memcpy(row, content.data() + offset, bytes);
-                       });
-  }
   return SPLITZIP_OK;
 }
 
@@ -189,9 +178,93 @@ splitzip_status place_entry(const OpenFrame& open, const splitzip_tensor& tensor
   return SPLITZIP_OK;
 }
 
+/// The frame that is being decoded, by any number of threads: each takes group after group of tiles.
+class FrameDecoder final : public SharedWork {
+ public:
+  FrameDecoder(const OpenFrame& frame, const GeometryWalk& counted, Tensors tensors, Layouts destinations)
+      : frame_(frame), counted_(counted), tensors_(tensors), destinations_(destinations) {}
+
+  void work() noexcept override;
+
+  /// After the work: OK, or the failure of the first group that failed, however many threads there were.
+  splitzip_status status(splitzip_error* error) const {
+    return error_.status == SPLITZIP_OK ? SPLITZIP_OK
+                                        : fail(error, error_.status, error_.message, {error_.tensor, error_.chunk, error_.offset});
+  }
+
+ private:
+  splitzip_status decode_tile(const OpenEntry& open, std::uint32_t tile, TileVariable& variable, splitzip_error* error) const;
+  void report(std::uint32_t group, const splitzip_error& error);
+
+  const OpenFrame& frame_;
+  const GeometryWalk& counted_;
+  const Tensors tensors_;
+  const Layouts destinations_;
+
+  std::atomic<std::uint32_t> next_group_{0};
+  std::atomic<std::uint32_t> failed_group_{UINT32_MAX};
+  std::mutex report_mutex_;
+  splitzip_error error_ = SPLITZIP_ERROR_INIT;
+};
+
+void FrameDecoder::report(std::uint32_t group, const splitzip_error& error) {
+  const std::lock_guard lock(report_mutex_);
+  if (group >= failed_group_.load(std::memory_order_relaxed)) return;
+  failed_group_.store(group, std::memory_order_relaxed);
+  error_ = error;
+}
+
+void FrameDecoder::work() noexcept {
+  GeometryWalk geometry_walk = counted_;
+  GroupWalk groups;
+  std::optional<OpenEntry> open;
+  TileVariable variable;
+  splitzip_error error = SPLITZIP_ERROR_INIT;
+  const auto open_entry = [&](std::uint32_t index) {
+    FrameEntry fields;
+    EntryGeometry entry;
+    if (place_entry(frame_, tensors_[index], index, geometry_walk, fields, entry, &error) != SPLITZIP_OK) return GroupWalk::kNoEntry;
+    open.emplace(frame_, fields, entry, tensors_[index].codebook, index);
+    return entry.tiles;
+  };
+  for (;;) {
+    // Groups are taken in order, so when one fails all groups before it are taken too and will be decoded.
+    const std::uint32_t group = next_group_.fetch_add(1, std::memory_order_relaxed);
+    if (group > failed_group_.load(std::memory_order_relaxed)) return;
+    const std::uint32_t index = groups.find(group, static_cast<std::uint32_t>(tensors_.size()), open_entry);
+    if (index != GroupWalk::kNoEntry) {
+      const TileRange tiles = groups.tiles(group);
+      if (tiles.begin == 0) check_section_padding(*open, &error);
+      for (std::uint32_t tile = tiles.begin; tile < tiles.end && error.status == SPLITZIP_OK; ++tile) {
+        decode_tile(*open, tile, variable, &error);
+      }
+    }
+    if (error.status != SPLITZIP_OK) report(group, error);
+    if (error.status != SPLITZIP_OK || index == GroupWalk::kNoEntry) return;
+  }
+}
+
+splitzip_status FrameDecoder::decode_tile(const OpenEntry& open, std::uint32_t tile, TileVariable& variable, splitzip_error* error) const {
+  const EntryGeometry& entry = open.entry;
+  if (const auto status = load_tile(open, tile, variable, error); status != SPLITZIP_OK) return status;
+  const std::uint32_t first = tile * kTileChunks;
+  for (std::uint32_t chunk = first; chunk < first + entry.tile_chunks(tile); ++chunk) {
+    const ChunkPlace place = entry.place(chunk);
+    alignas(64) std::array<std::uint8_t, kChunkBytes> content;
+    if (const auto status = decode_verified(open, variable, chunk, place, content.data(), error); status != SPLITZIP_OK) return status;
+    for_each_piece(destinations_[open.index],
+                   {place.first_token, place.range, entry.shape.channels, entry.format.bytes, place.first_value, place.count},
+                   [&](std::uint8_t* memory, std::uint64_t offset, std::uint64_t bytes) {
+                     std::memcpy(memory, content.data() + offset, bytes);
+                   });
+  }
+  return SPLITZIP_OK;
+}
+
 }  // namespace
 
-splitzip_status decode_frame(const splitzip_frame& frame, Tensors tensors, Layouts destinations, splitzip_error* error) {
+splitzip_status decode_frame(const splitzip_frame& frame, Tensors tensors, Layouts destinations, Workers* workers,
+                             splitzip_error* error) {
   if (tensors.size() != frame.tensor_count) {
     return fail(error, SPLITZIP_ERROR_GEOMETRY_MISMATCH, "the frame holds another number of tensors than is expected");
   }
@@ -206,16 +279,9 @@ splitzip_status decode_frame(const splitzip_frame& frame, Tensors tensors, Layou
       return fail(error, SPLITZIP_ERROR_INVALID_LAYOUT, fault, {.tensor = i});
     }
   }
-  for (std::uint32_t i = 0; i < frame.tensor_count; ++i) {
-    FrameEntry fields;
-    EntryGeometry entry;
-    if (const auto status = place_entry(open, tensors[i], i, walk, fields, entry, error); status != SPLITZIP_OK) return status;
-    const ChunkCoder coder(entry, tensors[i].codebook);
-    const std::uint32_t seed = hash_u64(HashDomain::kTensorKey, fields.tensor_key);
-    const auto status = decode_entry({open, entry, coder, fields, i, seed}, destinations[i], error);
-    if (status != SPLITZIP_OK) return status;
-  }
-  return SPLITZIP_OK;
+  FrameDecoder decoder(open, walk, tensors, destinations);
+  run_shared(decoder, workers, open.geometry.tiles);
+  return decoder.status(error);
 }
 
 splitzip_status decode_unit(const splitzip_frame& frame, const splitzip_tensor& tensor, const UnitSlice& slice,
@@ -240,8 +306,7 @@ splitzip_status decode_unit(const splitzip_frame& frame, const splitzip_tensor& 
   }
   if (slice.tokens == 0) return SPLITZIP_OK;
 
-  const ChunkCoder coder(entry, tensor.codebook);
-  const OpenEntry open{open_frame, entry, coder, fields, slice.index, hash_u64(HashDomain::kTensorKey, fields.tensor_key)};
+  const OpenEntry open(open_frame, fields, entry, tensor.codebook, slice.index);
   const std::uint32_t channels = entry.shape.channels;
   const std::uint64_t begin = std::uint64_t{slice.first_token} * channels;  // values of the unit
   const std::uint64_t end = begin + std::uint64_t{slice.tokens} * channels;
@@ -257,14 +322,13 @@ splitzip_status decode_unit(const splitzip_frame& frame, const splitzip_tensor& 
       if (const auto fault = load_tile(open, loaded_tile, variable, error); fault != SPLITZIP_OK) return fault;
     }
     const ChunkPlace place = entry.place(chunk);
-    std::array<std::uint8_t, kChunkBytes> content;
+    alignas(64) std::array<std::uint8_t, kChunkBytes> content;
     if (const auto fault = decode_verified(open, variable, chunk, place, content.data(), error); fault != SPLITZIP_OK) return fault;
     const std::uint64_t from = std::max(begin, place.first_value);
     const std::uint64_t to = std::min(end, place.first_value + place.count);
-    for_each_row_piece(destination, 0, 0, channels, entry.format.bytes, from - begin, to - from,
-                       [&](std::uint8_t* row, std::uint64_t offset, std::uint64_t bytes) {
-                         std::memcpy(row, content.data() + (from - place.first_value) * entry.format.bytes + offset, bytes);
-                       });
+    const std::uint8_t* const values = content.data() + (from - place.first_value) * entry.format.bytes;
+    for_each_piece(destination, {0, 0, channels, entry.format.bytes, from - begin, to - from},
+                   [&](std::uint8_t* memory, std::uint64_t offset, std::uint64_t bytes) { std::memcpy(memory, values + offset, bytes); });
   }
   return SPLITZIP_OK;
 }

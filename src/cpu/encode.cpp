@@ -1,114 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
+#include <atomic>
 #include <cstring>
+#include <optional>
 
-#include "cpu/chunk_codec.hpp"
+#include "cpu/backend.hpp"
 #include "cpu/codec.hpp"
 #include "cpu/gather.hpp"
+#include "cpu/tile_groups.hpp"
 
 namespace splitzip {
-namespace {
-
-/// The frame that is being written. Everything before the spill is zero until it is written.
-class FrameWriter {
- public:
-  FrameWriter(std::span<std::uint8_t> dst, const FrameGeometry& frame, std::uint64_t nonce)
-      : dst_(dst), frame_(frame), directory_checksum_(hash_u64(HashDomain::kNonce, nonce)) {
-    std::memset(dst.data(), 0, frame.spill_offset);
-  }
-
-  std::uint8_t* at(std::uint64_t offset) { return dst_.data() + offset; }
-
-  void put_chunk_record(std::uint32_t chunk, ChunkRecord record, std::uint32_t checksum) {
-    store(at(frame_.records_offset + 2 * std::uint64_t{chunk}), record.bits());
-    if (frame_.checksums_offset != 0) store(at(frame_.checksums_offset + 4 * std::uint64_t{chunk}), checksum);
-    directory_checksum_ += chunk_record_hash(chunk, record.bits(), checksum);
-  }
-
-  /// A tile's variable parts: the head goes to the slot, the rest to the spill. False if there is no room.
-  bool put_tile(std::uint32_t tile, std::uint64_t slot_offset, std::uint32_t slot_words, const std::uint8_t* variable,
-                std::uint32_t words) {
-    const auto record = static_cast<std::uint32_t>(spill_words_);
-    store(at(frame_.tile_records_offset + 4 * std::uint64_t{tile}), record);
-    directory_checksum_ += tile_record_hash(tile, record);
-
-    const std::uint32_t head = words < slot_words ? words : slot_words;
-    std::memcpy(at(slot_offset), variable, 4 * std::size_t{head});
-    const std::size_t rest = 4 * std::size_t{words - head};
-    if (dst_.size() - bytes() < rest) return false;
-    if (rest != 0) std::memcpy(at(bytes()), variable + 4 * std::size_t{head}, rest);
-    spill_words_ += words - head;
-    return true;
-  }
-
-  std::uint64_t bytes() const { return frame_.spill_offset + 4 * spill_words_; }
-
-  /// Header last: it covers the rest.
-  void put_header(const splitzip_encode_options& options) {
-    FrameHeader header;
-    header.flags = frame_.checksums_offset != 0 ? kFlagChecksums : 0;
-    header.nonce = options.nonce;
-    header.entry_count = frame_.entries;
-    header.chunk_count = frame_.chunks;
-    header.tile_count = frame_.tiles;
-    header.spill_words = static_cast<std::uint32_t>(spill_words_);
-    header.frame_bytes = bytes();
-    header.directory_checksum = directory_checksum_;
-    store(dst_.data(), header);
-    header.header_checksum = header_checksum(dst_.data(), frame_.entries);
-    store(dst_.data(), header);
-  }
-
- private:
-  std::span<std::uint8_t> dst_;
-  const FrameGeometry& frame_;
-  std::uint32_t directory_checksum_;
-  std::uint64_t spill_words_ = 0;
-};
-
-/// False if the spill does not fit.
-bool encode_entry(const splitzip_tensor& tensor, const splitzip_layout& source, const EntryGeometry& entry, bool checksums,
-                  FrameWriter& writer) {
-  const ChunkCoder coder(entry, tensor.codebook);
-  const std::uint32_t tensor_seed = hash_u64(HashDomain::kTensorKey, tensor.tensor_key);
-  std::array<std::uint8_t, 4 * kMaxSlotWords> tile_variable;
-
-  for (std::uint32_t tile = 0; tile < entry.tiles; ++tile) {
-    std::uint32_t words = 0;
-    tile_variable.fill(0);
-    const std::uint32_t first = tile * kTileChunks;
-    for (std::uint32_t chunk = first; chunk < first + entry.tile_chunks(tile); ++chunk) {
-      const ChunkPlace place = entry.place(chunk);
-      const std::uint32_t channel = entry.shape.first_channel + place.range * entry.shape.channels;
-
-      std::array<std::uint8_t, kChunkBytes> content;
-      std::memset(content.data(), 0, std::size_t{place.vectors} * kVectorBytes);
-      for_each_row_piece(source, place.first_token, place.range, entry.shape.channels, entry.format.bytes,
-                         place.first_value, place.count,
-                         [&](const std::uint8_t* row, std::uint64_t offset, std::uint64_t bytes) {
-                           std::memcpy(content.data() + offset, row, bytes);
-                         });
-
-      ChunkBytes<std::uint8_t> to;
-      for (std::uint32_t p = 0; p < entry.planes.count; ++p) {
-        to.planes[p] = writer.at(entry.plane_offset[p] + place.first_vector * entry.planes.vector_bytes[p]);
-      }
-      to.variable = tile_variable.data() + 4 * words;
-      const ChunkValues values{place.count, place.vectors, channel, place.first_value};
-      const ChunkRecord record = encode_chunk(coder, values, content.data(), to);
-      words += record.words;
-
-      const ChunkIdentity identity{tensor_seed, tensor.first_block + place.block, channel, place.chunk, place.count};
-      writer.put_chunk_record(entry.first_chunk + chunk, record,
-                              checksums ? content_checksum(content.data(), place.vectors, identity) : 0);
-    }
-    const std::uint64_t slot = entry.slots_offset + 4 * std::uint64_t{tile} * entry.shape.slot_words;
-    if (!writer.put_tile(entry.first_tile + tile, slot, entry.tile_slot_words(tile), tile_variable.data(), words)) return false;
-  }
-  return true;
-}
-
-}  // namespace
 
 splitzip_status make_entry(const splitzip_tensor& tensor, std::uint32_t index, FrameEntry& entry, splitzip_error* error) {
   const Place where{.tensor = index};
@@ -174,6 +75,203 @@ FrameEntry entry_of(const splitzip_tensor& tensor) {
   return entry;
 }
 
+/// The frame that is being written, by any number of threads: each takes group after group of tiles. Every byte is written, so what was in
+/// the memory before does not matter.
+class FrameEncoder final : public SharedWork {
+ public:
+  FrameEncoder(Tensors tensors, Layouts sources, const splitzip_encode_options& options, const FrameGeometry& geometry,
+               const GeometryWalk& counted, std::span<std::uint8_t> dst)
+      : tensors_(tensors), sources_(sources), options_(options), geometry_(geometry), counted_(counted), dst_(dst),
+        directory_checksum_(hash_u64(HashDomain::kNonce, options.nonce)) {}
+
+  void work() noexcept override;
+
+  /// After the work. False if the spill had no room; *entry is then where.
+  bool spill_fits(std::size_t* entry) const {
+    *entry = full_at_;
+    return !full_.load(std::memory_order_relaxed);
+  }
+  /// After the work: what it left out.
+  void finish();
+  std::uint64_t bytes() const { return geometry_.spill_offset + 4 * spill_words_; }
+
+ private:
+  struct OpenEntry;
+  struct GroupVariable;
+
+  std::uint8_t* at(std::uint64_t offset) const { return dst_.data() + offset; }
+  void clear_padding(std::uint64_t end) const { std::memset(at(end), 0, align_up(end, kSectionAlignment) - end); }
+  void clear_entry_padding(const OpenEntry& open) const;
+  std::uint32_t encode_tile(OpenEntry& open, std::uint32_t index, std::uint32_t tile, GroupVariable& variable) const;
+  std::uint32_t place_group(const OpenEntry& open, std::uint32_t index, std::uint32_t group, TileRange tiles,
+                            const GroupVariable& variable);
+
+  const Backend& backend_ = active_backend();
+  const Tensors tensors_;
+  const Layouts sources_;
+  const splitzip_encode_options& options_;
+  const FrameGeometry& geometry_;
+  const GeometryWalk& counted_;
+  const std::span<std::uint8_t> dst_;
+
+  std::atomic<std::uint32_t> next_group_{0};
+  std::atomic<std::uint32_t> directory_checksum_;
+  // The spill is in tile order: the thread whose group has its turn may change what follows.
+  std::atomic<std::uint32_t> turn_{0};
+  std::uint64_t spill_words_ = 0;
+  std::size_t full_at_ = 0;
+  std::atomic<bool> full_{false};
+};
+
+/// An entry as one thread sees it.
+struct FrameEncoder::OpenEntry {
+  FrameEntry fields;
+  EntryGeometry geometry;
+  ChunkCoder coder;
+  std::uint32_t tensor_seed;
+
+  OpenEntry(const FrameEntry& entry, GeometryWalk& walk, const splitzip_codebook* codebook)
+      : fields(entry), geometry(walk.place(entry.shape())), coder(geometry, codebook),
+        tensor_seed(hash_u64(HashDomain::kTensorKey, entry.tensor_key)) {}
+};
+
+/// What the tiles of a group leave for the spill, and room to put the variable parts of one tile together.
+struct FrameEncoder::GroupVariable {
+  std::array<std::uint8_t, 4 * kMaxSlotWords + kVariableSlack> tile;
+  std::array<std::uint8_t, 4 * kMaxSlotWords * kGroupTiles> remainders;
+  std::array<std::uint32_t, kGroupTiles> first_word;  // of each tile's remainder
+  std::uint32_t words = 0;
+};
+
+void FrameEncoder::work() noexcept {
+  GeometryWalk geometry_walk = counted_;
+  GroupWalk groups;
+  std::optional<OpenEntry> open;
+  GroupVariable variable;
+  std::uint32_t checksum = 0;
+  const auto open_entry = [&](std::uint32_t index) {
+    open.emplace(entry_of(tensors_[index]), geometry_walk, tensors_[index].codebook);
+    return open->geometry.tiles;
+  };
+  while (!full_.load(std::memory_order_relaxed)) {
+    const std::uint32_t group = next_group_.fetch_add(1, std::memory_order_relaxed);
+    const std::uint32_t index = groups.find(group, geometry_.entries, open_entry);
+    if (index == GroupWalk::kNoEntry) break;
+    const TileRange tiles = groups.tiles(group);
+    variable.words = 0;
+    if (tiles.begin == 0) clear_entry_padding(*open);
+    for (std::uint32_t tile = tiles.begin; tile < tiles.end; ++tile) {
+      variable.first_word[tile - tiles.begin] = variable.words;
+      checksum += encode_tile(*open, index, tile, variable);
+    }
+    checksum += place_group(*open, index, group, tiles, variable);
+  }
+  directory_checksum_.fetch_add(checksum, std::memory_order_relaxed);
+}
+
+void FrameEncoder::clear_entry_padding(const OpenEntry& open) const {
+  const EntryGeometry& entry = open.geometry;
+  for (std::uint32_t p = 0; p < entry.planes.count; ++p) {
+    clear_padding(entry.plane_offset[p] + entry.vectors * entry.planes.vector_bytes[p]);
+  }
+  clear_padding(entry.slots_offset + 4 * entry.slot_words_total());
+}
+
+/// Everything of a tile but its spill, which is appended to `variable`, and its record. Returns what the chunks add to the directory checksum.
+std::uint32_t FrameEncoder::encode_tile(OpenEntry& open, std::uint32_t index, std::uint32_t tile, GroupVariable& variable) const {
+  const EntryGeometry& entry = open.geometry;
+  std::uint32_t checksum = 0;
+  std::uint32_t words = 0;
+  const std::uint32_t first = tile * kTileChunks;
+  for (std::uint32_t chunk = first; chunk < first + entry.tile_chunks(tile); ++chunk) {
+    const ChunkPlace place = entry.place(chunk);
+    const std::uint32_t channel = entry.shape.first_channel + place.range * entry.shape.channels;
+    alignas(64) std::array<std::uint8_t, kChunkBytes> buffer;
+    const std::uint8_t* content =
+        gather(sources_[index], {place.first_token, place.range, entry.shape.channels, entry.format.bytes, place.first_value, place.count},
+               buffer.data());
+
+    ChunkBytes<std::uint8_t> to;
+    for (std::uint32_t p = 0; p < entry.planes.count; ++p) {
+      to.planes[p] = at(entry.plane_offset[p] + place.first_vector * entry.planes.vector_bytes[p]);
+    }
+    to.variable = variable.tile.data() + 4 * std::size_t{words};
+    const ChunkRecord record = backend_.encode(open.coder, {place.count, place.vectors, channel, place.first_value}, content, to);
+    words += record.words;
+
+    const std::uint64_t number = std::uint64_t{entry.first_chunk} + chunk;
+    store(at(geometry_.records_offset + 2 * number), record.bits());
+    std::uint32_t content_hash = 0;
+    if (geometry_.checksums_offset != 0) {
+      content_hash = content_checksum(backend_.sum(content, place.vectors), {open.tensor_seed, open.fields.first_block + place.block, channel,
+                                                                            place.chunk, place.count});
+      store(at(geometry_.checksums_offset + 4 * number), content_hash);
+    }
+    checksum += chunk_record_hash(static_cast<std::uint32_t>(number), record.bits(), content_hash);
+  }
+
+  const std::uint32_t slot_words = entry.tile_slot_words(tile);
+  const std::uint32_t head = std::min(words, slot_words);
+  std::uint8_t* const slot = at(entry.slots_offset + 4 * std::uint64_t{tile} * entry.shape.slot_words);
+  std::memcpy(slot, variable.tile.data(), 4 * std::size_t{head});
+  std::memset(slot + 4 * std::size_t{head}, 0, 4 * std::size_t{slot_words - head});
+  std::memcpy(variable.remainders.data() + 4 * std::size_t{variable.words}, variable.tile.data() + 4 * std::size_t{head},
+              4 * std::size_t{words - head});
+  variable.words += words - head;
+  return checksum;
+}
+
+/// When the group has its turn: its part of the spill and its tile records. Returns what they add to the directory checksum.
+std::uint32_t FrameEncoder::place_group(const OpenEntry& open, std::uint32_t index, std::uint32_t group, TileRange tiles,
+                                        const GroupVariable& variable) {
+  for (std::uint32_t turn = turn_.load(std::memory_order_acquire); turn != group; turn = turn_.load(std::memory_order_acquire)) {
+    turn_.wait(turn, std::memory_order_acquire);
+  }
+  const std::uint64_t first_word = spill_words_;
+  const std::size_t bytes = 4 * std::size_t{variable.words};
+  bool fits = !full_.load(std::memory_order_relaxed);
+  if (fits && dst_.size() - this->bytes() < bytes) {
+    full_at_ = index;
+    full_.store(true, std::memory_order_relaxed);
+    fits = false;
+  }
+  if (fits) spill_words_ += variable.words;
+  turn_.store(group + 1, std::memory_order_release);
+  turn_.notify_all();
+  if (!fits) return 0;
+
+  std::memcpy(dst_.data() + geometry_.spill_offset + 4 * first_word, variable.remainders.data(), bytes);
+  std::uint32_t checksum = 0;
+  for (std::uint32_t tile = tiles.begin; tile < tiles.end; ++tile) {
+    const std::uint32_t number = open.geometry.first_tile + tile;
+    const auto record = static_cast<std::uint32_t>(first_word + variable.first_word[tile - tiles.begin]);
+    store(at(geometry_.tile_records_offset + 4 * std::uint64_t{number}), record);
+    checksum += tile_record_hash(number, record);
+  }
+  return checksum;
+}
+
+void FrameEncoder::finish() {
+  clear_padding(geometry_.records_offset + 2 * std::uint64_t{geometry_.chunks});
+  if (geometry_.checksums_offset != 0) clear_padding(geometry_.checksums_offset + 4 * std::uint64_t{geometry_.chunks});
+  clear_padding(geometry_.tile_records_offset + 4 * std::uint64_t{geometry_.tiles});
+  for (std::size_t i = 0; i < tensors_.size(); ++i) store(at(kHeaderBytes + i * kEntryBytes), entry_of(tensors_[i]));
+
+  // Header last: it covers the rest.
+  FrameHeader header;
+  header.flags = geometry_.checksums_offset != 0 ? kFlagChecksums : 0;
+  header.nonce = options_.nonce;
+  header.entry_count = geometry_.entries;
+  header.chunk_count = geometry_.chunks;
+  header.tile_count = geometry_.tiles;
+  header.spill_words = static_cast<std::uint32_t>(spill_words_);
+  header.frame_bytes = bytes();
+  header.directory_checksum = directory_checksum_.load(std::memory_order_relaxed);
+  store(dst_.data(), header);
+  header.header_checksum = header_checksum(dst_.data(), geometry_.entries);
+  store(dst_.data(), header);
+}
+
 }  // namespace
 
 splitzip_status frame_geometry(Tensors tensors, bool checksums, FrameGeometry& geometry, splitzip_error* error) {
@@ -185,11 +283,14 @@ splitzip_status frame_geometry(Tensors tensors, bool checksums, FrameGeometry& g
   return SPLITZIP_OK;
 }
 
-splitzip_status encode_frame(Tensors tensors, Layouts sources, const splitzip_encode_options& options,
+splitzip_status encode_frame(Tensors tensors, Layouts sources, const splitzip_encode_options& options, Workers* workers,
                              std::span<std::uint8_t> dst, std::size_t& size, splitzip_error* error) {
-  FrameGeometry geometry;
-  const bool checksums = options.checksums != 0;
-  if (const auto status = frame_geometry(tensors, checksums, geometry, error); status != SPLITZIP_OK) return status;
+  GeometryWalk counted;
+  if (const auto status = count_tensors(tensors, counted, error); status != SPLITZIP_OK) return status;
+  counted.finish_counting(options.checksums != 0);
+  GeometryWalk walk = counted;
+  for (const splitzip_tensor& tensor : tensors) walk.place(entry_of(tensor).shape());
+  const FrameGeometry& geometry = walk.frame();
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (const char* fault = find_layout_fault(sources[i], tensors[i].tokens); fault != nullptr) {
       return fail(error, SPLITZIP_ERROR_INVALID_LAYOUT, fault, {.tensor = i});
@@ -199,19 +300,14 @@ splitzip_status encode_frame(Tensors tensors, Layouts sources, const splitzip_en
     return fail(error, SPLITZIP_ERROR_OUTPUT_TOO_SMALL, "output is smaller than the known part of the frame");
   }
 
-  GeometryWalk walk;
-  if (const auto status = count_tensors(tensors, walk, error); status != SPLITZIP_OK) return status;
-  walk.finish_counting(checksums);
-  FrameWriter writer(dst, geometry, options.nonce);
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const FrameEntry entry = entry_of(tensors[i]);
-    store(writer.at(kHeaderBytes + i * kEntryBytes), entry);
-    if (!encode_entry(tensors[i], sources[i], walk.place(entry.shape()), checksums, writer)) {
-      return fail(error, SPLITZIP_ERROR_OUTPUT_TOO_SMALL, "output has no room for the spill", {.tensor = i});
-    }
+  FrameEncoder encoder(tensors, sources, options, geometry, counted, dst);
+  run_shared(encoder, workers, geometry.tiles);
+  std::size_t full_at = 0;
+  if (!encoder.spill_fits(&full_at)) {
+    return fail(error, SPLITZIP_ERROR_OUTPUT_TOO_SMALL, "output has no room for the spill", {.tensor = full_at});
   }
-  writer.put_header(options);
-  size = writer.bytes();
+  encoder.finish();
+  size = encoder.bytes();
   return SPLITZIP_OK;
 }
 

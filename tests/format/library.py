@@ -151,7 +151,7 @@ class OpenFrame:
                   for t in self.tensors]
         layouts, error = array_of(Layout, [layout(a) for a in arrays]), Error()
         check(lib.splitzip_decode(byref(self.frame), array_of(TensorStruct, self.tensors), layouts,
-                                  c_size_t(len(arrays)), byref(error)), error)
+                                  c_size_t(len(arrays)), None, byref(error)), error)
         return arrays
 
     def decode_unit(self, index, unit, first_token, token_count):

@@ -1,0 +1,478 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Chunks with vectors. Google Highway compiles this file once for each target; only its headers are used, and the choice at run time is ours.
+// The oracle is chunk_codec.cpp: whatever this does, the bytes are the same.
+#include "cpu/simd.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#define HWY_IS_DEBUG_BUILD 0  // its assertions would need its library
+#define HWY_WANT_AVX3_DL 1
+#if defined(__x86_64__)
+#define HWY_BASELINE_TARGETS HWY_SSE4
+#define HWY_DISABLED_TARGETS (~(HWY_SSE4 | HWY_AVX2 | HWY_AVX3 | HWY_AVX3_DL))
+#else
+#define HWY_BASELINE_TARGETS HWY_NEON
+#define HWY_DISABLED_TARGETS (~HWY_NEON)
+#endif
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/simd.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#ifndef SPLITZIP_CPU_SIMD_ONCE
+#define SPLITZIP_CPU_SIMD_ONCE
+
+namespace splitzip {
+namespace {
+
+/// For machines that cannot move bits apart and together: a byte of four 2-bit codes by a nibble that says which of them count.
+struct CodeTables {
+  std::uint8_t squeezed[16][256];
+  std::uint8_t spread[16][256];
+  std::uint8_t bits[16];
+};
+
+constexpr CodeTables make_code_tables() {
+  CodeTables tables{};
+  for (unsigned nibble = 0; nibble < 16; ++nibble) {
+    unsigned filled = 0;
+    for (unsigned code = 0; code < 4; ++code) {
+      if ((nibble >> code & 1) == 0) continue;
+      for (unsigned byte = 0; byte < 256; ++byte) {
+        tables.squeezed[nibble][byte] = static_cast<std::uint8_t>(tables.squeezed[nibble][byte] | (byte >> 2 * code & 3) << filled);
+        tables.spread[nibble][byte] = static_cast<std::uint8_t>(tables.spread[nibble][byte] | (byte >> filled & 3) << 2 * code);
+      }
+      filled += 2;
+    }
+    tables.bits[nibble] = static_cast<std::uint8_t>(filled);
+  }
+  return tables;
+}
+
+[[maybe_unused]] constexpr CodeTables kCodeTables = make_code_tables();
+
+/// Room for all planes of a chunk, for chunks that are shorter than the loops work.
+struct PlaneBuffer {
+  alignas(64) std::array<std::array<std::uint8_t, kChunkBytes>, kMaxPlanes> bytes;
+
+  template <typename Byte>
+  std::array<Byte*, kMaxPlanes> planes() {
+    return {bytes[0].data(), bytes[1].data(), bytes[2].data(), bytes[3].data()};
+  }
+};
+
+/// The base of each value of a chunk, `values_of_chunk` of them. For padding values it makes delta the one whose code is 0.
+const std::uint8_t* base_row(const ChunkCoder& coder, const ChunkValues& values, std::uint32_t values_of_chunk, std::uint8_t* buffer) {
+  const std::uint32_t count = values.count;
+  if (coder.shared_base) {
+    std::memset(buffer, coder.bases[0], count);
+  } else {
+    const std::uint8_t* const row = coder.bases + values.first_channel;
+    const auto first = static_cast<std::uint32_t>(values.first_value % coder.channels);
+    if (count == values_of_chunk && count <= coder.channels - first) return row + first;
+    std::uint32_t filled = std::min(count, coder.channels - first);
+    std::memcpy(buffer, row + first, filled);
+    const std::uint32_t rest_of_row = std::min(count - filled, first);
+    std::memcpy(buffer + filled, row, rest_of_row);
+    filled += rest_of_row;
+    // One whole row is there, or several, or all.
+    while (filled < count) {
+      const std::uint32_t more = std::min(filled, count - filled);
+      std::memcpy(buffer + filled, buffer, more);
+      filled += more;
+    }
+  }
+  const std::uint32_t delta = coder.mode == SPLITZIP_MODE_TIERED ? coder.delta_of_rank[0] : 0u;
+  std::memset(buffer + count, static_cast<int>((0u - delta) & coder.format.symbol_mask()), values_of_chunk - count);
+  return buffer;
+}
+
+}  // namespace
+}  // namespace splitzip
+
+#endif  // SPLITZIP_CPU_SIMD_ONCE
+
+#include "cpu/simd_vectors-inl.hpp"
+#include "cpu/simd_formats-inl.hpp"
+#include "cpu/simd_tiers-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace splitzip {
+namespace HWY_NAMESPACE {
+
+/// A full chunk of one type.
+template <std::uint32_t kType>
+struct Chunk {
+  static constexpr ElementFormat kFormat = element_format(kType);
+  static constexpr std::uint32_t kVectorValues = kFormat.values_per_vector();
+  static constexpr std::uint32_t kValues = kChunkVectors * kVectorValues;
+  static_assert(kValues % kQuad == 0, "loops need whole steps");
+  using Order = LaneOrder<kVectorValues / 4>;
+
+  alignas(64) std::array<std::uint8_t, kValues> deltas;
+  alignas(64) std::array<std::uint8_t, kValues / 4> rows;
+  alignas(64) std::array<std::uint64_t, Order::kWords> tier1;
+  alignas(64) std::array<std::uint64_t, Order::kWords> tier2;
+  alignas(64) std::array<std::uint64_t, Order::kWords> tier3;
+  alignas(64) std::array<std::uint8_t, kValues> base_buffer;
+
+  static HWY_INLINE Bytes delta(Bytes symbol, const std::uint8_t* base) {
+    const Bytes difference = hn::Sub(symbol, load_bytes(base));
+    if constexpr (kFormat.symbol_bits == 8) return difference;
+    return hn::And(difference, fill(kFormat.symbol_mask()));
+  }
+
+  /// Rest planes; deltas of a quad of values.
+  static HWY_INLINE Quad split(const std::uint8_t* content, std::size_t i, const std::uint8_t* bases, const RestPlanes& rest) {
+    const Quad s = Format<kType>::split(content + i * kFormat.bytes, i, rest);
+    const std::uint8_t* const base = bases + i;
+    return {delta(s.a, base), delta(s.b, base + kWidth), delta(s.c, base + 2 * kWidth), delta(s.d, base + 3 * kWidth)};
+  }
+
+  static HWY_INLINE Quad clip(const Quad& deltas) {
+    const Bytes limit = fill(kEscapeCode);
+    return {hn::Min(deltas.a, limit), hn::Min(deltas.b, limit), hn::Min(deltas.c, limit), hn::Min(deltas.d, limit)};
+  }
+
+  /// Join what the deltas say with the rest planes.
+  void join(const std::uint8_t* bases, const ConstRestPlanes& rest, std::uint8_t* content) const {
+    for (std::size_t i = 0; i < kValues; i += kQuad) {
+      const Quad d = load_quad(deltas.data() + i), b = load_quad(bases + i);
+      Format<kType>::join({hn::Add(d.a, b.a), hn::Add(d.b, b.b), hn::Add(d.c, b.c), hn::Add(d.d, b.d)}, i, rest,
+                          content + i * kFormat.bytes);
+    }
+  }
+
+  /// The escape bytes at `to`, and zeros up to a word.
+  void put_escapes(const std::array<std::uint64_t, Order::kWords>& codes, std::uint8_t* to) const {
+    for (std::uint32_t w = 0; w < Order::kWords; ++w) {
+      for (std::uint64_t set = threes(codes[w]); set != 0; set &= set - 1) {
+        *to++ = deltas[Order::value_number(w, static_cast<std::uint32_t>(__builtin_ctzll(set)) / 2)];
+      }
+    }
+    store(to, std::uint32_t{0});
+  }
+  void take_escapes(const std::array<std::uint64_t, Order::kWords>& codes, const std::uint8_t* from) {
+    for (std::uint32_t w = 0; w < Order::kWords; ++w) {
+      for (std::uint64_t set = threes(codes[w]); set != 0; set &= set - 1) {
+        deltas[Order::value_number(w, static_cast<std::uint32_t>(__builtin_ctzll(set)) / 2)] = *from++;
+      }
+    }
+  }
+
+  /// The words of the variable part, or more than raw_words if it would be too long.
+  std::uint32_t encode_tiered(const ChunkCoder& coder, const std::uint8_t* bases, const std::uint8_t* content, std::uint32_t raw_words,
+                              const RestPlanes& planes, std::uint8_t* variable) {
+    const Bytes three = fill(3);
+    const Bytes ranks = table16(coder.rank_of_clipped.data());
+    const Bytes above3 = hn::SaturatedSub(ranks, three), above6 = hn::SaturatedSub(above3, three);
+    const Bytes codes1 = hn::Min(ranks, three), codes2 = hn::Min(above3, three), codes3 = hn::Min(above6, three);
+    std::uint8_t* const plane = planes[kFormat.rest_planes];
+    alignas(64) std::array<std::uint8_t, kValues / 4> rows3;
+    for (std::size_t i = 0; i < kValues; i += kQuad) {
+      const Quad d = split(content, i, bases, planes);
+      store_quad(d, deltas.data() + i);
+      const Quad clipped = clip(d);
+      store_bytes(pack2(look_up(codes1, clipped)), plane + i / 4);
+      store_bytes(pack2(look_up(codes2, clipped)), rows.data() + i / 4);
+      store_bytes(pack2(look_up(codes3, clipped)), rows3.data() + i / 4);
+    }
+    Order::to_lanes(plane, tier1.data());
+    Order::to_lanes(rows.data(), tier2.data());
+    Order::to_lanes(rows3.data(), tier3.data());
+
+    std::uint32_t count2 = 0, count3 = 0, escapes = 0;
+    CodeWriter writer(variable);
+    for (std::uint32_t w = 0; w < Order::kWords; ++w) {
+      const std::uint64_t set = threes(tier1[w]);
+      const std::uint32_t count = count_of(set);
+      writer.put(squeeze(tier2[w], set), count);
+      count2 += count;
+      count3 += count_of(threes(tier2[w]));
+      escapes += count_of(threes(tier3[w]));
+    }
+    const std::uint32_t code_bytes = (2 * (count2 + count3) + 7) / 8;
+    const std::uint32_t words = (code_bytes + escapes + 3) / 4;
+    if (words > raw_words) return words;
+    for (std::uint32_t w = 0; w < Order::kWords; ++w) {
+      const std::uint64_t set = threes(tier2[w]);
+      writer.put(squeeze(tier3[w], set), count_of(set));
+    }
+    writer.finish();
+    put_escapes(tier3, variable + code_bytes);
+    return words;
+  }
+
+  /// nullptr, or what is wrong; like the functions of chunk_codec.hpp.
+  const char* decode_tiered(const ChunkCoder& coder, const std::uint8_t* plane, std::uint32_t words, const std::uint8_t* variable) {
+    Order::to_lanes(plane, tier1.data());
+    std::uint32_t count2 = 0, count3 = 0, escapes = 0;
+    for (std::uint32_t w = 0; w < Order::kWords; ++w) count2 += count_of(threes(tier1[w]));
+    const std::uint32_t available = 4 * words;
+    if ((2 * count2 + 7) / 8 > available) return "variable part is too short for its tier-2 codes";
+    std::uint32_t position = 0;
+    for (std::uint32_t w = 0; w < Order::kWords; ++w) {
+      const std::uint64_t set = threes(tier1[w]);
+      tier2[w] = spread(codes_at(variable, position), set);
+      position += count_of(set);
+      count3 += count_of(threes(tier2[w]));
+    }
+    const std::uint32_t code_bytes = (2 * (count2 + count3) + 7) / 8;
+    if (code_bytes > available) return "variable part is too short for its tier-3 codes";
+    for (std::uint32_t w = 0; w < Order::kWords; ++w) {
+      const std::uint64_t set = threes(tier2[w]);
+      tier3[w] = spread(codes_at(variable, position), set);
+      position += count_of(set);
+      escapes += count_of(threes(tier3[w]));
+    }
+    if ((code_bytes + escapes + 3) / 4 != words) return "variable part has another length than its codes need";
+    const std::uint32_t used = 2 * position % 8;
+    if ((used != 0 && variable[code_bytes - 1] >> used != 0) ||
+        !all_zero(variable + code_bytes + escapes, available - code_bytes - escapes)) {
+      return "padding of the variable part is not zero";
+    }
+
+    alignas(64) std::array<std::uint8_t, kValues / 4> rows3;
+    Order::to_rows(tier2.data(), rows.data());
+    Order::to_rows(tier3.data(), rows3.data());
+    const Bytes delta_of_rank = table16(coder.delta_of_rank.data());
+    for (std::size_t i = 0; i < kValues; i += kQuad) {
+      // The codes of a value add up to its rank, which has room in four bits.
+      const Pairs codes1 = spread2(deal<4>(load_bytes(plane + i / 4))), codes2 = spread2(deal<4>(load_bytes(rows.data() + i / 4))),
+                  codes3 = spread2(deal<4>(load_bytes(rows3.data() + i / 4)));
+      const Quad ranks = unpack_dealt_pairs({hn::Add(hn::Add(codes1.even, codes2.even), codes3.even),
+                                             hn::Add(hn::Add(codes1.odd, codes2.odd), codes3.odd)});
+      store_quad(look_up(delta_of_rank, ranks), deltas.data() + i);
+    }
+    if (escapes != 0) take_escapes(tier3, variable + code_bytes);
+    return nullptr;
+  }
+
+  /// For the escapes of fixed4: a 3 in lane order for each code that is 15. Returns how many.
+  std::uint32_t find_escapes() {
+    const Bytes fifteen = fill(kEscapeCode), three = fill(3);
+    Bytes any = hn::Zero(kTag8);
+    for (std::size_t i = 0; i < kValues; i += kQuad) {
+      const Quad c = clip(load_quad(deltas.data() + i));
+      const auto escape = [&](Bytes v) HWY_ATTR { return hn::IfThenElseZero(hn::Eq(v, fifteen), three); };
+      const Bytes found = pack2({escape(c.a), escape(c.b), escape(c.c), escape(c.d)});
+      any = hn::Or(any, found);
+      store_bytes(found, rows.data() + i / 4);
+    }
+    if (hn::AllTrue(kTag8, hn::Eq(any, hn::Zero(kTag8)))) return 0;
+    Order::to_lanes(rows.data(), tier3.data());
+    std::uint32_t escapes = 0;
+    for (std::uint32_t w = 0; w < Order::kWords; ++w) escapes += count_of(threes(tier3[w]));
+    return escapes;
+  }
+
+  std::uint32_t encode_fixed4(const std::uint8_t* bases, const std::uint8_t* content, std::uint32_t raw_words, const RestPlanes& planes,
+                              std::uint8_t* variable) {
+    std::uint8_t* const plane = planes[kFormat.rest_planes];
+    Bytes largest = hn::Zero(kTag8);
+    for (std::size_t i = 0; i < kValues; i += kQuad) {
+      const Quad d = split(content, i, bases, planes);
+      store_quad(d, deltas.data() + i);
+      largest = hn::Max(largest, hn::Max(hn::Max(d.a, d.b), hn::Max(d.c, d.d)));
+      pack4(clip(d), plane + i / 2);
+    }
+    if (hn::AllTrue(kTag8, hn::Lt(largest, fill(kEscapeCode)))) return 0;
+    const std::uint32_t words = (find_escapes() + 3) / 4;
+    if (words <= raw_words) put_escapes(tier3, variable);
+    return words;
+  }
+
+  const char* decode_fixed4(const std::uint8_t* plane, std::uint32_t words, const std::uint8_t* variable) {
+    Bytes largest = hn::Zero(kTag8);
+    for (std::size_t i = 0; i < kValues; i += kQuad) {
+      const Quad codes = unpack4(plane + i / 2);
+      largest = hn::Max(largest, hn::Max(hn::Max(codes.a, codes.b), hn::Max(codes.c, codes.d)));
+      store_quad(codes, deltas.data() + i);
+    }
+    const std::uint32_t escapes = hn::AllTrue(kTag8, hn::Lt(largest, fill(kEscapeCode))) ? 0 : find_escapes();
+    if ((escapes + 3) / 4 != words) return "variable part has another length than its codes need";
+    if (!all_zero(variable + escapes, 4 * words - escapes)) return "padding of the variable part is not zero";
+    if (escapes != 0) take_escapes(tier3, variable);
+    return nullptr;
+  }
+};
+
+template <std::uint32_t kType>
+ChunkRecord encode_type(const ChunkCoder& coder, const ChunkValues& values, const std::uint8_t* content,
+                        const ChunkBytes<std::uint8_t>& to) {
+  Chunk<kType> chunk;
+  PlaneBuffer buffer;
+  alignas(64) std::array<std::uint8_t, kChunkBytes> padded;
+  const bool full = values.vectors == kChunkVectors;
+  const std::size_t content_bytes = std::size_t{values.vectors} * kVectorBytes;
+  const std::uint8_t* whole = content;
+  if (!full) {
+    std::memcpy(padded.data(), content, content_bytes);
+    std::memset(padded.data() + content_bytes, 0, kChunkBytes - content_bytes);
+    whole = padded.data();
+  }
+  const RestPlanes planes = full ? to.planes : buffer.planes<std::uint8_t>();
+  const std::uint32_t raw_words = coder.planes.raw_words(values.vectors);
+  const std::uint8_t* const bases = base_row(coder, values, Chunk<kType>::kValues, chunk.base_buffer.data());
+  const std::uint32_t words = coder.mode == SPLITZIP_MODE_TIERED
+                                  ? chunk.encode_tiered(coder, bases, whole, raw_words, planes, to.variable)
+                                  : chunk.encode_fixed4(bases, whole, raw_words, planes, to.variable);
+  if (words > raw_words) return encode_uncoded_chunk(coder, values, content, to);
+  if (!full) {
+    for (std::uint32_t p = 0; p < coder.planes.count; ++p) {
+      std::memcpy(to.planes[p], planes[p], std::size_t{values.vectors} * coder.planes.vector_bytes[p]);
+    }
+  }
+  return {ChunkKind::kCoded, words};
+}
+
+template <std::uint32_t kType>
+const char* decode_type(const ChunkCoder& coder, const ChunkValues& values, std::uint32_t words, const ChunkBytes<const std::uint8_t>& from,
+                        std::uint8_t* content) {
+  Chunk<kType> chunk;
+  PlaneBuffer buffer;
+  ConstRestPlanes planes = from.planes;
+  if (values.vectors != kChunkVectors) {
+    for (std::uint32_t p = 0; p < coder.planes.count; ++p) {
+      const std::size_t bytes = std::size_t{values.vectors} * coder.planes.vector_bytes[p];
+      const std::size_t full_bytes = std::size_t{kChunkVectors} * coder.planes.vector_bytes[p];
+      std::memcpy(buffer.bytes[p].data(), from.planes[p], bytes);
+      std::memset(buffer.bytes[p].data() + bytes, 0, full_bytes - bytes);
+    }
+    planes = buffer.planes<const std::uint8_t>();
+  }
+  const std::uint8_t* const bases = base_row(coder, values, Chunk<kType>::kValues, chunk.base_buffer.data());
+  const std::uint8_t* const plane = planes[Chunk<kType>::kFormat.rest_planes];
+  const char* const fault = coder.mode == SPLITZIP_MODE_TIERED ? chunk.decode_tiered(coder, plane, words, from.variable)
+                                                               : chunk.decode_fixed4(plane, words, from.variable);
+  if (fault == nullptr) chunk.join(bases, planes, content);
+  return fault;
+}
+
+ChunkRecord encode(const ChunkCoder& coder, const ChunkValues& values, const std::uint8_t* content, const ChunkBytes<std::uint8_t>& to) {
+  if (coder.mode == SPLITZIP_MODE_RAW) return encode_uncoded_chunk(coder, values, content, to);
+  switch (coder.type) {
+    case SPLITZIP_BF16: return encode_type<SPLITZIP_BF16>(coder, values, content, to);
+    case SPLITZIP_FP16: return encode_type<SPLITZIP_FP16>(coder, values, content, to);
+    case SPLITZIP_FP32: return encode_type<SPLITZIP_FP32>(coder, values, content, to);
+    case SPLITZIP_FP8_E4M3: return encode_type<SPLITZIP_FP8_E4M3>(coder, values, content, to);
+    case SPLITZIP_FP8_E5M2: return encode_type<SPLITZIP_FP8_E5M2>(coder, values, content, to);
+    default: return encode_type<SPLITZIP_BYTES>(coder, values, content, to);
+  }
+}
+
+const char* decode(const ChunkCoder& coder, const ChunkValues& values, ChunkRecord record, const ChunkBytes<const std::uint8_t>& from,
+                   std::uint8_t* content) {
+  if (record.kind != ChunkKind::kCoded) return decode_chunk(coder, values, record, from, content);
+  if (!plane_padding_is_zero(coder, values, from)) return "padding values are not zero";
+  switch (coder.type) {
+    case SPLITZIP_BF16: return decode_type<SPLITZIP_BF16>(coder, values, record.words, from, content);
+    case SPLITZIP_FP16: return decode_type<SPLITZIP_FP16>(coder, values, record.words, from, content);
+    case SPLITZIP_FP32: return decode_type<SPLITZIP_FP32>(coder, values, record.words, from, content);
+    case SPLITZIP_FP8_E4M3: return decode_type<SPLITZIP_FP8_E4M3>(coder, values, record.words, from, content);
+    case SPLITZIP_FP8_E5M2: return decode_type<SPLITZIP_FP8_E5M2>(coder, values, record.words, from, content);
+    default: return decode_type<SPLITZIP_BYTES>(coder, values, record.words, from, content);
+  }
+}
+
+/// As splitzip::content_sum. A block is one vector of the format: two pairs of words.
+std::uint32_t sum(const std::uint8_t* content, std::uint32_t vectors) {
+  alignas(64) std::array<std::uint8_t, kChunkBytes> padded;
+  if (vectors != kChunkVectors) {
+    const std::size_t bytes = std::size_t{vectors} * kVectorBytes;
+    std::memcpy(padded.data(), content, bytes);
+    std::memset(padded.data() + bytes, 0, kChunkBytes - bytes);
+    content = padded.data();
+  }
+  constexpr std::uint32_t kTwice = 2 * static_cast<std::uint32_t>(kBlocks);  // lanes of a step
+  struct Constants {
+    alignas(64) std::uint32_t even_keys[4][4];  // for words 0 and 2 of a vector of row i
+    alignas(64) std::uint32_t odd_keys[4][4];   // for words 1 and 3
+    alignas(64) std::uint64_t factors[kLanes];  // in the order in which the lanes come out
+  };
+  static constexpr Constants constants = [] {
+    Constants c{};
+    for (std::uint32_t i = 0; i < 4; ++i) {
+      for (std::uint32_t j = 0; j < 4; j += 2) {
+        c.even_keys[i][j] = kContentKeys[4 * i + j];
+        c.odd_keys[i][j] = kContentKeys[4 * i + j + 1];
+      }
+    }
+    for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
+      const std::uint32_t in_step = lane % kTwice;
+      const std::uint32_t place = lane - in_step + 2 * (in_step % kBlocks) + in_step / kBlocks;
+      c.factors[place] = 0x9E3779B1u + 2 * lane;
+    }
+    return c;
+  }();
+
+  const auto multiply = [](hn::Vec<decltype(kTag64)> a, hn::Vec<decltype(kTag64)> b) HWY_ATTR {  // the lower halves
+    return hn::MulEven(hn::BitCast(kTag32, a), hn::BitCast(kTag32, b));
+  };
+  const auto lane_sums = [&](std::uint32_t lane) HWY_ATTR {
+    auto sums = hn::Zero(kTag64);
+    for (std::uint32_t i = 0; i < 4; ++i) {
+      const auto words = hn::BitCast(kTag64, load_bytes(content + (kLanes * i + lane) * kVectorBytes));
+      const auto even = hn::BitCast(kTag64, hn::LoadDup128(kTag32, constants.even_keys[i]));
+      const auto odd = hn::BitCast(kTag64, hn::LoadDup128(kTag32, constants.odd_keys[i]));
+      sums = hn::Add(sums, hn::Add(multiply(words, even), multiply(hn::ShiftRight<32>(words), odd)));
+    }
+    return sums;
+  };
+  const auto fold_factor = hn::Set(kTag64, 0x85EBCA6Bu);
+  const auto low_half = hn::Set(kTag64, 0xFFFFFFFFu);
+  auto total = hn::Zero(kTag64);
+  for (std::uint32_t lane = 0; lane < kLanes; lane += kTwice) {
+    const auto first = lane_sums(lane), second = lane_sums(lane + static_cast<std::uint32_t>(kBlocks));
+    const auto acc = hn::Add(hn::InterleaveLower(kTag64, first, second), hn::InterleaveUpper(kTag64, first, second));
+    const auto mixed = hn::Xor(acc, multiply(hn::ShiftRight<32>(acc), fold_factor));
+    const auto x = hn::And(multiply(mixed, hn::Load(kTag64, constants.factors + lane)), low_half);
+    total = hn::Add(total, hn::Xor(x, hn::ShiftRight<15>(x)));
+  }
+  return static_cast<std::uint32_t>(hn::GetLane(hn::SumOfLanes(kTag64, total)));
+}
+
+constexpr Backend kBackend{HWY_TARGET == HWY_NEON        ? "neon"
+                           : HWY_TARGET == HWY_SSE4      ? "sse4"
+                           : HWY_TARGET == HWY_AVX2      ? "avx2"
+                           : HWY_TARGET == HWY_AVX3      ? "avx512"
+                           : HWY_TARGET == HWY_AVX3_DL   ? "avx512_vbmi2"
+                                                         : "unknown",
+                           encode, decode, sum};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace splitzip
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+namespace splitzip {
+
+std::size_t list_simd_backends(std::span<const Backend*> to) {
+  std::size_t count = 0;
+  const auto add = [&](const Backend& backend) { to[count++] = &backend; };
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  // PDEP and PEXT are too slow in AMD's cores before Zen 3.
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+                    __builtin_cpu_supports("fma") && !__builtin_cpu_is("amdfam15h") && !__builtin_cpu_is("amdfam17h");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
+  const bool vbmi2 = avx512 && __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2") &&
+                     __builtin_cpu_supports("avx512bitalg") && __builtin_cpu_supports("avx512vpopcntdq");
+  if (vbmi2) add(N_AVX3_DL::kBackend);
+  if (avx512) add(N_AVX3::kBackend);
+  if (avx2) add(N_AVX2::kBackend);
+  if (__builtin_cpu_supports("sse4.2")) add(N_SSE4::kBackend);
+#else
+  add(N_NEON::kBackend);
+#endif
+  return count;
+}
+
+}  // namespace splitzip
+
+#endif  // HWY_ONCE
