@@ -28,8 +28,15 @@ def assert_moved(tensors):
     assert all(tensor.only_there() for tensor in tensors)
 
 
+def until(condition):
+    deadline = time.monotonic() + 5.0
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def test_pages_of_different_sizes_and_numbers():
-    with Pair() as pair:
+    with Pair(resend_interval=5.0) as pair:
         for number in range(20):
             tensors = some_tensors(RNG)
             assert pair.move(f"request {number}", tensors) == [None, None]
@@ -130,8 +137,9 @@ def test_memory_is_capped_and_a_full_one_makes_the_sender_wait(monkeypatch):
         request = pair.sender.start(pair.receiver.address, "a")
         sender = threading.Thread(target=lambda: [request.send([part]) for part in pair.parts(tensors)])
         sender.start()
-        time.sleep(0.2)
-        assert sender.is_alive() and request.next_chunk == 2 and pair.sender.staging.free_count == 0
+        until(lambda: pair.sender.staging.free_count == 0)
+        time.sleep(0.1)
+        assert sender.is_alive() and request.next_chunk == 2
         go_on.set()
         sender.join()
         request.finish()
@@ -163,8 +171,8 @@ def test_staging_lent_out():
             other.start(pair.receiver.address, "b")
         assert caught.value.code is Code.REFUSED and caught.value.remote
         pair.sender.close()
-        time.sleep(0.1)
-        request = other.start(pair.receiver.address, "b")  # the slots came back
+        until(lambda: pair.receiver.staging.free_count == 2)
+        request = other.start(pair.receiver.address, "b")
         request.cancel()
         other.close()
 
@@ -461,6 +469,12 @@ def test_a_welcome_without_slots():
 
 
 def test_options_are_checked():
-    for wrong in ({"slot_bytes": 100}, {"staging_bytes": 100}, {"slots_per_session": 0}, {"attempts": 0}, {"timeout": 0}):
+    for wrong in (
+        {"slot_bytes": 100},
+        {"staging_bytes": 100},
+        {"slots_per_session": 0},
+        {"attempts": 0},
+        {"timeout": 0},
+    ):
         with pytest.raises(ValueError):
             Options(**wrong)

@@ -83,7 +83,7 @@ def test_messages_that_always_vanish():
 @pytest.mark.parametrize("ends", ["sender", "receiver"])
 @pytest.mark.parametrize("how", ["dies", "hangs"])
 def test_a_side_that_dies_or_hangs_in_the_middle(ends, how):
-    with Pair(timeout=1.0) as pair:
+    with Pair(timeout=1.0 if how == "hangs" else 10.0) as pair:
         tensors = some_tensors(np.random.default_rng(8), most_parts=8)
         incoming = pair.expect("a", tensors)
         request = pair.sender.start(pair.receiver.address, "a")
@@ -102,9 +102,9 @@ def test_a_side_that_dies_or_hangs_in_the_middle(ends, how):
             incoming.wait()
         took = time.monotonic() - begin
         if how == "dies":
-            assert took < 0.8 and of_sender.value.code is of_receiver.value.code is Code.PEER_CLOSED
+            assert took < 5 and of_sender.value.code is of_receiver.value.code is Code.PEER_CLOSED
         else:
-            assert took < 2 and of_sender.value.code is of_receiver.value.code is Code.TIMEOUT
+            assert took < 5 and of_sender.value.code is of_receiver.value.code is Code.TIMEOUT
             engine.silent = False
             pair.works()
 
@@ -135,7 +135,7 @@ def resident_bytes() -> int:
 
 def test_a_thousand_transfers_with_faults():
     """Random sizes and page lists, every fault, callers who give up, links that break: bit-exact or visibly failed."""
-    faults = Faults({name: 0.02 for name in WRITE_FAULTS + MESSAGE_FAULTS}, seed=11, delay=0.03)
+    faults = Faults(dict.fromkeys(WRITE_FAULTS + MESSAGE_FAULTS, 0.02), seed=11, delay=0.03)
     outcomes = {"arrived": 0, "failed": 0, "unconfirmed": 0}
     problems = []
     resident = []

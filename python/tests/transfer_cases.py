@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import threading
 
@@ -154,13 +153,3 @@ class Pair:
         tensors = some_tensors(np.random.default_rng(seed))
         assert self.move("afterwards", tensors) == [None, None]
         assert all(tensor.arrived() and tensor.only_there() for tensor in tensors)
-
-
-@contextlib.contextmanager
-def within(seconds: float):
-    """Fails if the body takes longer; it cannot end it, and the tests themselves have time limits."""
-    import time
-
-    begin = time.monotonic()
-    yield
-    assert time.monotonic() - begin < seconds

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages over TCP, for engines without a message channel of their own that notices a dead peer.
 
-It binds to the loopback interface unless another host is asked for. Everything is bounded: the size of a message, the number
-of links, the messages waiting to be read, and the time that a peer which does not read can hold a writer up.
+It binds to the loopback interface unless another host is asked for. Everything is bounded: the size of a message, the
+number of links, the messages waiting to be read, and the time that a peer which does not read can hold a writer up.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import socket
+import struct
 import threading
 
 from . import messages
@@ -18,7 +19,7 @@ from .errors import Code, TransferError
 
 MAX_LINKS = 256
 MAX_WAITING = 4096
-SEND_TIMEOUT = 5.0
+SEND_TIMEOUT = 2
 
 
 class TcpLink(Link):
@@ -28,12 +29,16 @@ class TcpLink(Link):
         self._sending = threading.Lock()
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, value in (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 10_000)):
+        for name, value in (
+            ("TCP_KEEPIDLE", 5),
+            ("TCP_KEEPINTVL", 2),
+            ("TCP_KEEPCNT", 3),
+            ("TCP_USER_TIMEOUT", 10_000),
+        ):
             if hasattr(socket, name):
                 connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-        # Both directions of a socket share one timeout, and only sending must end; reading ends when the link is shut down.
-        seconds = int(SEND_TIMEOUT)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, seconds.to_bytes(8, "little") + bytes(8))
+        # Python's timeouts are for both directions, and only sending must end; reading ends when the link is shut down.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", SEND_TIMEOUT, 0))
 
     def close(self) -> None:
         # Shutting down wakes the thread that reads, which then closes the socket.

@@ -32,7 +32,7 @@ class Endpoint:
         self.options = options or Options()
         self.lock = threading.Condition(threading.RLock())
         self.counters: Counter[str] = Counter()
-        """What happened: damaged_messages, resent_messages, rewritten_frames, refused_frames, late_frames, failed_requests."""
+        """damaged_messages, resent_messages, rewritten_frames, refused_frames, late_frames, failed_requests."""
         self._closed = False
         self._thread = threading.Thread(target=self._run, name=f"splitzip-{type(self).__name__.lower()}", daemon=True)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """An engine inside of one process that can be told to misbehave, for tests of what is built on engines.
 
-Engines of one `Network` reach each other. `Faults` says what goes wrong with writes and messages, and how often; every choice
-comes from its seed.
+Engines of one `Network` reach each other. `Faults` says what goes wrong with writes and messages, and how often; every
+choice comes from its seed.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ MESSAGE_FAULTS = ("lose", "twice", "swap", "wait", "damage", "shorten")
 class Faults:
     """Probability of each fault, by name; at most one strikes a write or a message.
 
-    Writes: `early` reports completion and delivers pieces later in any order; `drop` reports it and delivers nothing; `fail` reports an
-    error after a part; `corrupt` flips bits; `cut` delivers the first part only; `stale` delivers what an earlier write to the same
-    place carried; `late_copy` delivers now and once more later; `slow` takes its time.
+    Writes: `early` reports completion and delivers pieces later in any order; `drop` reports it and delivers nothing;
+    `fail` reports an error after a part; `corrupt` flips bits; `cut` delivers a first part only; `stale` delivers what an
+    earlier write to that place carried; `late_copy` delivers now and once more later; `slow` takes its time.
     Messages: `lose`, `twice`, `swap` (a later one overtakes it), `wait`, `damage` (a bit flips), `shorten`.
     """
 
@@ -171,8 +171,11 @@ class InProcessEngine(Engine):
             pause = faults.pause()
             if fault == "early":
                 piece = -(-segment.length // 4)
-                for start in faults.random.sample(range(0, segment.length, piece), len(range(0, segment.length, piece))):
-                    network.later(faults.pause(), target.storing(segment.remote + start, bytes(data[start : start + piece])))
+                starts = list(range(0, segment.length, piece))
+                faults.random.shuffle(starts)
+                for start in starts:
+                    late = bytes(data[start : start + piece])
+                    network.later(faults.pause(), target.storing(segment.remote + start, late))
                 return
             if fault == "drop":
                 return
@@ -200,7 +203,7 @@ class InProcessEngine(Engine):
             start = address - address_of(memory)
             if 0 <= start and start + length <= memory.nbytes:
                 return memory[start : start + length]
-        raise TransferError(Code.TRANSPORT, f"{length} bytes at {address:#x} are not in registered memory of {self.address}")
+        raise TransferError(Code.TRANSPORT, f"{length} bytes at {address:#x} are not registered")
 
     def storing(self, address: int, data: bytes) -> Callable[[], None]:
         def store() -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Control messages as bytes: the only place that knows their layout (docs/transfer.md, "Messages").
 
-Everything that comes from the other side passes through `unpack`, which raises `MessageError` for anything but a well-formed
-message; no size in a message is believed before it was compared with the bytes that are there and with a limit.
+Everything that comes from the other side passes through `unpack`, which raises `MessageError` for anything but a
+well-formed message; no size in a message is believed before it was compared with the bytes that are there.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import struct
 import zlib
-from typing import ClassVar
+from typing import Any, ClassVar, TypeVar
 
 PROTOCOL = 1
 MAGIC = b"SZTM"
@@ -36,7 +36,9 @@ class UnsupportedProtocol(MessageError):
     """A HELLO of another version; `version` is the other side's."""
 
     def __init__(self, version: int) -> None:
-        super().__init__(f"the other side speaks version {version} of the transfer protocol, this one version {PROTOCOL}")
+        super().__init__(
+            f"the other side speaks version {version} of the transfer protocol, this one version {PROTOCOL}"
+        )
         self.version = version
 
 
@@ -52,11 +54,13 @@ class _Reader:
         self._at += count
         return piece
 
-    def numbers(self, layout: struct.Struct) -> tuple:
+    def numbers(self, layout: struct.Struct) -> tuple[Any, ...]:
         return layout.unpack(self.take(layout.size))
 
     def number(self, layout: struct.Struct) -> int:
-        return layout.unpack(self.take(layout.size))[0]
+        (number,) = self.numbers(layout)
+        assert isinstance(number, int)
+        return number
 
     def text(self) -> str:
         length = self.number(_U16)
@@ -207,6 +211,9 @@ class Offer:
         return cls(reader.number(_U32), reader.text())
 
 
+_SomeRequestMessage = TypeVar("_SomeRequestMessage", bound="_RequestMessage")
+
+
 @dataclasses.dataclass(frozen=True)
 class _RequestMessage:
     request: int
@@ -215,7 +222,7 @@ class _RequestMessage:
         return _U32.pack(self.request)
 
     @classmethod
-    def read(cls, reader: _Reader):
+    def read(cls: type[_SomeRequestMessage], reader: _Reader) -> _SomeRequestMessage:
         return cls(reader.number(_U32))
 
 
@@ -252,11 +259,12 @@ class Chunk:
 
     @classmethod
     def read(cls, reader: _Reader) -> Chunk:
-        head = reader.numbers(cls._HEAD)
+        request, chunk, attempt, slot, nonce, frame_bytes = reader.numbers(cls._HEAD)
         count = reader.number(_U32)
         if not 1 <= count <= MAX_TENSORS:
             raise MessageError(f"chunk of {count} tensors, 1 to {MAX_TENSORS} are allowed")
-        return cls(*head, tuple(TensorRecord.read(reader) for _ in range(count)))
+        tensors = tuple(TensorRecord.read(reader) for _ in range(count))
+        return cls(request, chunk, attempt, slot, nonce, frame_bytes, tensors)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -296,7 +304,8 @@ class Nak:
 
     @classmethod
     def read(cls, reader: _Reader) -> Nak:
-        return cls(*reader.numbers(cls._HEAD), reader.text())
+        request, chunk, attempt, nonce = reader.numbers(cls._HEAD)
+        return cls(request, chunk, attempt, nonce, reader.text())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -355,7 +364,7 @@ def body_bytes(header: bytes | memoryview) -> int:
         raise DamagedMessage("not a message of the transfer protocol")
     if length > MAX_BODY:
         raise DamagedMessage(f"message of {length} bytes, at most {MAX_BODY} are allowed")
-    return length
+    return int(length)
 
 
 def unpack(data: bytes | memoryview) -> Message:

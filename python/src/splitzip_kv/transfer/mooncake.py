@@ -23,13 +23,13 @@ MAX_BATCH = 512
 
 class MooncakeEngine(Engine):
     def __init__(self, host: str = "127.0.0.1", *, protocol: str = "tcp", device: str = "") -> None:
-        """`host` is the address at which peers reach this process; `protocol` and `device` are Mooncake's ("rdma", "mlx5_0")."""
-        # Messages about every step would drown those of the program; half a minute is long for a peer that hangs. An environment
-        # that sets these keeps its say.
+        """`host` is where peers reach this process; `protocol` and `device` are Mooncake's ("rdma", "mlx5_0")."""
+        # Messages about every step would drown those of the program; half a minute is long for a peer that hangs.
+        # An environment that sets these keeps its say.
         os.environ.setdefault("MC_LOG_LEVEL", "ERROR")
         os.environ.setdefault("MC_TRANSFER_TIMEOUT", "10")
         try:
-            from mooncake.engine import TransferEngine
+            from mooncake.engine import TransferEngine  # type: ignore[import-untyped]
         except ImportError as error:
             raise TransferError(
                 Code.TRANSPORT,
@@ -58,35 +58,38 @@ class MooncakeEngine(Engine):
         return self._control.connect(address, timeout)
 
     def write(self, data_address: str, segments: Sequence[Segment], timeout: float, stop: threading.Event) -> None:
-        # A transfer that has begun is waited for whatever happens, since the engine reads from the caller's memory until its end.
-        # A dead peer ends it at once, one that hangs after MC_TRANSFER_TIMEOUT.
+        # A transfer that has begun is waited for whatever happens: the engine reads from the caller's memory until its
+        # end. A dead peer ends it at once, one that hangs after MC_TRANSFER_TIMEOUT.
         deadline = time.monotonic() + timeout
         for first in range(0, len(segments), MAX_BATCH):
             if stop.is_set() or time.monotonic() > deadline:
                 raise TransferError(Code.TIMEOUT, f"write to {data_address} given up")
             batch = segments[first : first + MAX_BATCH]
-            result = self._write_one(data_address, *batch) if len(batch) == 1 else self._write_batch(data_address, batch)
+            write = self._write_one if len(batch) == 1 else self._write_batch
+            result = write(data_address, batch)
             if result < 0:
                 raise TransferError(Code.TRANSPORT, f"Mooncake cannot write to {data_address} (result {result})")
 
-    def _write_one(self, data_address: str, segment: Segment) -> int:
+    def _write_one(self, data_address: str, batch: Sequence[Segment]) -> int:
         # The synchronous call spins on a core that encoding and decoding can use.
+        (segment,) = batch
         transfer = self._engine.transfer_submit_write(data_address, segment.local, segment.remote, segment.length)
         if transfer == 0:
             return -1
         pause = 20e-6
-        while (result := self._engine.transfer_check_status(transfer)) == 0:
+        while (result := int(self._engine.transfer_check_status(transfer))) == 0:
             time.sleep(pause)
             pause = min(pause * 1.2, 1e-3)
         return result
 
     def _write_batch(self, data_address: str, batch: Sequence[Segment]) -> int:
-        return self._engine.batch_transfer_sync_write(
+        result = self._engine.batch_transfer_sync_write(
             data_address,
             [segment.local for segment in batch],
             [segment.remote for segment in batch],
             [segment.length for segment in batch],
         )
+        return int(result)
 
     def notify(self, link: Link, message: bytes) -> None:
         assert isinstance(link, TcpLink)

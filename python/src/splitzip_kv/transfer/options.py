@@ -33,7 +33,7 @@ class Options:
     decode_threads: int = 1
     checksums: bool = True
     raw: bool = dataclasses.field(default_factory=_raw_by_environment)
-    """Kill switch: this side neither sends nor wants coded frames. By default what the environment variable SPLITZIP_RAW says."""
+    """Kill switch: this side neither sends nor wants coded frames. By default what the variable SPLITZIP_RAW says."""
     breaker: int = 8
     """Sender: after so many refused frames in a row, a session goes on in mode raw."""
 

@@ -21,11 +21,12 @@ Frame = tuple[list[Tensor], list[Layout]]
 class Part:
     """One tensor of a cache (usually K or V of one layer) and the memory that holds it on this side.
 
-        Part(pool_k, "page,token,head,dim", key=2 * layer, pages=[7, 3, 12], tokens=45, codebook=set.find("layers.0.k"))
+        Part(pool_k, "page,token,head,dim", key=2 * layer, pages=[7, 3, 12], tokens=45, codebook=codebook)
 
-    `array`, `axes`, `pages` and `type` are those of `Layout`, `tokens` says how many are valid (all by default). `key` names the tensor on both
-    sides, which also have to agree on type, number of tokens, heads and channels, `first_channel`, `first_block` and `tokens_per_unit`. Page
-    sizes, page numbers and strides are each side's own. A receiver needs no codebook here.
+    `array`, `axes`, `pages` and `type` are those of `Layout`; `tokens` says how many are valid (all by default). `key`
+    names the tensor on both sides, which also have to agree on type, number of tokens, heads and channels, `first_channel`,
+    `first_block` and `tokens_per_unit`. Page sizes, page numbers and strides are each side's own. A receiver needs no
+    codebook here.
     """
 
     def __init__(
@@ -124,8 +125,9 @@ def _fitting_runs(part: Part, limit: int, checksums: bool) -> Iterator[tuple[Ten
     one_block = dataclasses.replace(part.tensor, tokens=min(part.tensor.tokens_per_unit, part.tensor.tokens))
     count = limit // bound_bytes(one_block, checksums)
     if count == 0:
+        unit, key = part.tensor.tokens_per_unit, part.tensor.tensor_key
         raise ValueError(
-            f"{part.tensor.tokens_per_unit} tokens of tensor {part.tensor.tensor_key} do not fit into a slot of {limit} bytes: "
+            f"{unit} tokens of tensor {key} do not fit into a slot of {limit} bytes: "
             "choose larger slots or fewer tokens per unit"
         )
     for first in range(0, part.blocks, count):

@@ -11,6 +11,8 @@ import threading
 import time
 from collections.abc import Iterable
 
+import numpy as np
+
 from .. import (
     FORMAT_VERSION,
     Codebook,
@@ -21,20 +23,18 @@ from .. import (
     InvalidArgument,
     InvalidLayout,
     InvalidTensor,
-    Layout,
-    Mode,
     OutOfMemory,
     SplitzipError,
-    Tensor,
     __version__,
 )
 from . import messages
 from .endpoint import Endpoint, log
 from .engine import Engine, Link
 from .errors import Code, TransferError
+from .incoming import IncomingChunk, IncomingRequest
 from .options import Options
 from .parts import Part
-from .report import Span, TransferReport
+from .report import Span
 from .staging import Staging
 
 MAX_OFFERS = 1024  # of one session, for requests that are not expected yet
@@ -44,117 +44,7 @@ MAX_REMEMBERED = 1024  # of one session, requests whose outcome can still be tol
 _FINAL = (InvalidArgument, InvalidTensor, InvalidLayout, OutOfMemory, InternalError)
 
 
-class _Incoming:
-    """One expected part and which of its blocks are spoken for."""
-
-    def __init__(self, part: Part) -> None:
-        self.part = part
-        self.left = part.blocks
-        self._taken: list[tuple[int, int]] = []
-
-    def take(self, record: messages.TensorRecord, codebook: Codebook | None) -> tuple[Tensor, Layout]:
-        """What to decode this entry as, and to where. Raises TransferError unless it is a part of what is expected."""
-        expected = self.part.tensor
-        for name in ("type", "channels", "ranges", "first_channel", "tokens_per_unit"):
-            theirs, ours = getattr(record, name), getattr(expected, name)
-            if theirs != ours:
-                raise TransferError(Code.GEOMETRY, f"tensor {record.tensor_key}: {name} is {theirs}, expected is {int(ours)}")
-        first = record.first_block - expected.first_block
-        count = -(-record.tokens // record.tokens_per_unit)
-        if record.tokens == 0 or first < 0 or first + count > self.part.blocks:
-            raise TransferError(
-                Code.GEOMETRY,
-                f"tensor {record.tensor_key}: {record.tokens} tokens from block {record.first_block}, expected are "
-                f"{expected.tokens} from block {expected.first_block}",
-            )
-        tensor, layout = self.part.run(first, count)
-        if tensor.tokens != record.tokens:
-            raise TransferError(
-                Code.GEOMETRY, f"tensor {record.tensor_key}: {record.tokens} tokens where {tensor.tokens} belong"
-            )
-        if any(first < end and begin < first + count for begin, end in self._taken):
-            raise TransferError(Code.GEOMETRY, f"tensor {record.tensor_key}: blocks from {record.first_block} on were sent before")
-        self._mark(first, first + count)
-        return dataclasses.replace(tensor, codebook=codebook, mode=Mode(record.mode)), layout
-
-    def _mark(self, begin: int, end: int) -> None:
-        runs: list[tuple[int, int]] = []
-        for run in sorted([*self._taken, (begin, end)]):
-            if runs and runs[-1][1] == run[0]:
-                runs[-1] = (runs[-1][0], run[1])
-            else:
-                runs.append(run)
-        self._taken = runs
-
-
-@dataclasses.dataclass
-class _Chunk:
-    message: messages.Chunk
-    tensors: list[Tensor]
-    layouts: list[Layout]
-    blocks: list[tuple[_Incoming, int]]
-    give_up_at: float
-    scheduled: bool = False
-    done: bool = False
-    tries: int = 0
-
-
-class IncomingRequest:
-    """One cache that is to arrive. `wait` returns when all of it is in its place and verified."""
-
-    def __init__(self, receiver: Receiver, name: str, parts: Iterable[Part], timeout: float) -> None:
-        self.name = name
-        self.deadline = time.monotonic() + timeout
-        self.report = TransferReport()
-        self.error: TransferError | None = None
-        self.parts: dict[int, _Incoming] = {}
-        for part in parts:
-            if part.layout.readonly:
-                raise ValueError(f"memory of tensor {part.tensor.tensor_key} is read-only")
-            if self.parts.setdefault(part.tensor.tensor_key, incoming := _Incoming(part)) is not incoming:
-                raise ValueError(f"two parts have the key {part.tensor.tensor_key}")
-        self.left = sum(part.left for part in self.parts.values())
-        self.chunks: dict[int, _Chunk] = {}
-        self.decoding = 0
-        self.session: _Session | None = None
-        self.number = 0
-        self._receiver = receiver
-
-    @property
-    def done(self) -> bool:
-        return self.left == 0 and self.session is not None
-
-    def wait(self) -> TransferReport:
-        """Raises TransferError if it failed. The memory of the parts is then unspecified, and nothing writes to it any more."""
-        return self._wait(lambda: self.done)
-
-    def wait_for(self, key: int) -> None:
-        """Wait for one part, for those who start with the first layer while the last one is under way."""
-        self._wait(lambda: self.parts[key].left == 0)
-
-    def cancel(self, reason: str = "cancelled by the receiver") -> None:
-        """Give it up. On return nothing writes to the memory of the parts any more. Does nothing after the end."""
-        receiver = self._receiver
-        with receiver.lock:
-            receiver.fail(self, TransferError(Code.CANCELLED, reason))
-            while self.decoding:
-                receiver.lock.wait()
-
-    def _wait(self, done) -> TransferReport:
-        receiver = self._receiver
-        with receiver.lock:
-            try:
-                receiver.wait(lambda: self.error is not None or done(), self.deadline, "it did not arrive in time")
-            except TransferError as error:
-                receiver.fail(self, error)
-            if self.error is None:
-                return self.report
-            while self.decoding:
-                receiver.lock.wait()
-            raise self.error
-
-
-class _Session:
+class Session:
     """What was agreed with one sender."""
 
     def __init__(self, link: Link, hello: messages.Hello, slots: list[int]) -> None:
@@ -177,19 +67,19 @@ class _Session:
 class Receiver(Endpoint):
     """Takes caches from senders.
 
-        receiver = Receiver(MooncakeEngine(), codebooks)
-        request = receiver.expect("request 7", [Part(pool_k[0], "page,token,head,dim", key=0, pages=pages), ...])
-        request.wait()
+    receiver = Receiver(MooncakeEngine(), codebooks)
+    request = receiver.expect("request 7", [Part(pool_k[0], "page,token,head,dim", key=0, pages=pages), ...])
+    request.wait()
     """
 
     def __init__(self, engine: Engine, codebooks: CodebookSet | None = None, options: Options | None = None) -> None:
         super().__init__(engine, codebooks, options)
         self.staging = Staging(engine, self.options.staging_bytes, self.options.slot_bytes)
-        self._sessions: dict[Link, _Session] = {}
+        self._sessions: dict[Link, Session] = {}
         self._expected: dict[str, IncomingRequest] = {}
         self._active: set[IncomingRequest] = set()
         self._given_up: collections.OrderedDict[str, tuple[Code, str]] = collections.OrderedDict()
-        self._tasks: list[tuple[float, int, IncomingRequest, _Chunk]] = []
+        self._tasks: list[tuple[float, int, IncomingRequest, IncomingChunk]] = []
         self._order = itertools.count()
         self._workers = [
             threading.Thread(target=self._work, name="splitzip-decode", daemon=True)
@@ -248,13 +138,13 @@ class Receiver(Endpoint):
                     self._given_up.popitem(last=False)
         self.lock.notify_all()
 
-    def _forget(self, session: _Session, request: IncomingRequest, outcome: messages.Message) -> None:
+    def _forget(self, session: Session, request: IncomingRequest, outcome: messages.Message) -> None:
         self._active.discard(request)
         session.requests.pop(request.number, None)
         session.remember(request.number, outcome)
         request.chunks.clear()
 
-    def _bind(self, session: _Session, number: int, request: IncomingRequest) -> None:
+    def _bind(self, session: Session, number: int, request: IncomingRequest) -> None:
         del self._expected[request.name]
         request.session, request.number = session, number
         session.requests[number] = request
@@ -293,7 +183,7 @@ class Receiver(Endpoint):
         else:
             raise messages.MessageError(f"{type(message).__name__} is not a sender's to send")
 
-    def _hello(self, link: Link, session: _Session | None, hello: messages.Hello) -> None:
+    def _hello(self, link: Link, session: Session | None, hello: messages.Hello) -> None:
         if session is None:
             if hello.format_version != FORMAT_VERSION:
                 reason = f"the sender writes format {hello.format_version}, the receiver reads format {FORMAT_VERSION}"
@@ -301,9 +191,11 @@ class Receiver(Endpoint):
                 return
             count = min(self.options.slots_per_session, self.staging.free_count)
             if count == 0:
-                self.notify(link, messages.Refuse(Code.REFUSED, "the receiver's staging memory is lent out to other senders"))
+                self.notify(
+                    link, messages.Refuse(Code.REFUSED, "the receiver's staging memory is lent out to other senders")
+                )
                 return
-            session = _Session(link, hello, [self.staging.take() for _ in range(count)])
+            session = Session(link, hello, [self.staging.take() for _ in range(count)])
             session.welcome = messages.Welcome(
                 flags=messages.RAW_ONLY if self.options.raw else 0,
                 slot_bytes=self.options.slot_bytes,
@@ -317,7 +209,7 @@ class Receiver(Endpoint):
             raise messages.MessageError("a second Hello with another session")
         self.notify(link, session.welcome)
 
-    def _offer(self, session: _Session, offer: messages.Offer) -> None:
+    def _offer(self, session: Session, offer: messages.Offer) -> None:
         bound = session.requests.get(offer.request)
         if bound is not None:
             self.notify(session.link, messages.Accept(offer.request))
@@ -328,11 +220,13 @@ class Receiver(Endpoint):
         elif offer.name in self._given_up:
             self.notify(session.link, messages.Fail(offer.request, *self._given_up[offer.name]))
         elif len(session.offers) >= MAX_OFFERS and offer.name not in session.offers:
-            self.notify(session.link, messages.Fail(offer.request, Code.REFUSED, "too many requests that nobody expects"))
+            self.notify(
+                session.link, messages.Fail(offer.request, Code.REFUSED, "too many requests that nobody expects")
+            )
         else:
             session.offers[offer.name] = offer.request
 
-    def _late(self, session: _Session, message: messages.Chunk | messages.End | messages.Fail) -> None:
+    def _late(self, session: Session, message: messages.Chunk | messages.End | messages.Fail) -> None:
         if isinstance(message, messages.Fail):
             for name, number in list(session.offers.items()):
                 if number == message.request:
@@ -342,7 +236,7 @@ class Receiver(Endpoint):
         else:
             self.notify(session.link, messages.Fail(message.request, Code.PROTOCOL, "no such request"))
 
-    def _chunk(self, session: _Session, request: IncomingRequest, message: messages.Chunk) -> None:
+    def _chunk(self, session: Session, request: IncomingRequest, message: messages.Chunk) -> None:
         chunk = request.chunks.get(message.chunk)
         if chunk is None:
             try:
@@ -363,12 +257,14 @@ class Receiver(Endpoint):
             chunk.give_up_at = time.monotonic() + self.options.settle_time
             self._schedule(request, chunk, 0.0)
 
-    def _new_chunk(self, session: _Session, request: IncomingRequest, message: messages.Chunk) -> _Chunk:
+    def _new_chunk(self, session: Session, request: IncomingRequest, message: messages.Chunk) -> IncomingChunk:
         if message.slot >= len(session.slots) or not 0 < message.frame_bytes <= self.options.slot_bytes:
-            raise TransferError(Code.PROTOCOL, f"chunk {message.chunk}: {message.frame_bytes} bytes in slot {message.slot}")
+            raise TransferError(
+                Code.PROTOCOL, f"chunk {message.chunk}: {message.frame_bytes} bytes in slot {message.slot}"
+            )
         if message.nonce >> 32 != session.id:
             raise TransferError(Code.PROTOCOL, f"chunk {message.chunk}: its generation is not of this session")
-        chunk = _Chunk(message, [], [], [], 0.0)
+        chunk = IncomingChunk(message, [], [], [], 0.0)
         for record in message.tensors:
             incoming = request.parts.get(record.tensor_key)
             if incoming is None:
@@ -384,7 +280,9 @@ class Receiver(Endpoint):
             return None
         codebook = self.codebooks.find_hash(record.codebook_hash) if self.codebooks is not None else None
         if codebook is None or codebook.type != ElementType(record.type):
-            what = f"tensor {record.tensor_key}: codebook {record.codebook_hash:016x} is unknown here, or of another type"
+            what = (
+                f"tensor {record.tensor_key}: codebook {record.codebook_hash:016x} is unknown here, or of another type"
+            )
             raise TransferError(Code.PROTOCOL, what)
         return codebook
 
@@ -398,7 +296,7 @@ class Receiver(Endpoint):
             self.fail(request, error)
         self._return_slots(session)
 
-    def _return_slots(self, session: _Session) -> None:
+    def _return_slots(self, session: Session) -> None:
         if session.ended and session.decoding == 0:
             for slot in session.slots:
                 self.staging.give_back(slot)
@@ -411,7 +309,7 @@ class Receiver(Endpoint):
 
     # Decoding.
 
-    def _schedule(self, request: IncomingRequest, chunk: _Chunk, delay: float) -> None:
+    def _schedule(self, request: IncomingRequest, chunk: IncomingChunk, delay: float) -> None:
         chunk.scheduled = True
         heapq.heappush(self._tasks, (time.monotonic() + delay, next(self._order), request, chunk))
         self.lock.notify_all()
@@ -446,10 +344,10 @@ class Receiver(Endpoint):
                     self._decoded(session, request, chunk, message, problem, Span(message.chunk, begin, end))
                 self.lock.notify_all()
 
-    def _decode(self, data, nonce: int, chunk: _Chunk) -> SplitzipError | None:
+    def _decode(self, data: np.ndarray, nonce: int, chunk: IncomingChunk) -> SplitzipError | None:
         try:
             Frame(data, expected_nonce=nonce).decode(chunk.tensors, chunk.layouts)
-            # A late write of an earlier frame may have replaced this one while it was decoded. Its nonce would still be there.
+            # A late write of an earlier frame may have replaced this one in the meantime; its nonce gives it away.
             Frame(data, expected_nonce=nonce)
         except SplitzipError as error:
             return error
@@ -457,9 +355,9 @@ class Receiver(Endpoint):
 
     def _decoded(
         self,
-        session: _Session,
+        session: Session,
         request: IncomingRequest,
-        chunk: _Chunk,
+        chunk: IncomingChunk,
         message: messages.Chunk,
         problem: SplitzipError | None,
         span: Span,

@@ -4,251 +4,33 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
-import secrets
 import threading
 import time
-from collections.abc import Iterable
 
-from .. import FORMAT_VERSION, CodebookSet, SplitzipError, __version__, encode
+from .. import FORMAT_VERSION, CodebookSet, __version__
 from . import messages
 from .endpoint import Endpoint, log
-from .engine import Engine, Link, Segment
+from .engine import Engine, Link
 from .errors import Code, TransferError
 from .options import Options
-from .parts import Frame, Part, cut_into_frames, record_of
-from .report import Span, TransferReport
+from .outgoing import OutgoingChunk, OutgoingRequest, Session
 from .staging import Staging
-
-
-@dataclasses.dataclass
-class _Chunk:
-    request: OutgoingRequest
-    number: int
-    remote: int  # slot of the receiver
-    local: int  # slot of our staging memory
-    nonce: int
-    frame_bytes: int
-    tensors: tuple[messages.TensorRecord, ...]
-    coded: bool
-    attempt: int = 1
-    busy: bool = False  # the writer is at it
-    over: bool = False  # acknowledged or given up
-    notified_at: float = 0.0  # 0: it is to be written
-    pause: float = 0.0
-
-    def message(self) -> messages.Chunk:
-        return messages.Chunk(
-            self.request.number, self.number, self.attempt, self.remote, self.nonce, self.frame_bytes, self.tensors
-        )
-
-
-class OutgoingRequest:
-    """One cache on its way. `send` its parts as they become ready, then `finish`."""
-
-    def __init__(self, session: _Session, number: int, name: str, timeout: float) -> None:
-        self.name = name
-        self.number = number
-        self.deadline = time.monotonic() + timeout
-        self.report = TransferReport()
-        self.error: TransferError | None = None
-        self.accepted = False
-        self.done = False
-        self.ending = False
-        self.chunks: dict[int, _Chunk] = {}
-        self.next_chunk = 0
-        self.encoding = 0
-        self.asked_at = 0.0
-        self.pause = 0.0
-        self._session = session
-        self._sender = session.sender
-
-    def send(self, parts: Iterable[Part]) -> None:
-        """Encode these parts and queue them. On return their memory may change. Waits while the staging memory is full."""
-        sender, session = self._sender, self._session
-        with sender.lock:
-            self._wait(lambda: self.accepted, "the receiver did not ask for this request")
-        for frame in cut_into_frames(parts, session.frame_limit, sender.options.checksums, session.usable):
-            self._send_frame(frame)
-
-    def finish(self) -> TransferReport:
-        """Wait until the receiver has verified everything. Raises TransferError if it failed."""
-        sender = self._sender
-        with sender.lock:
-            self._wait(lambda: self.done or (self.accepted and not self.chunks), "not all chunks were acknowledged")
-            if not self.done:
-                self.ending = True
-                self.asked_at = 0.0
-                sender.ask(self, time.monotonic())
-                self._wait(lambda: self.done, "the receiver did not confirm the end")
-            return self.report
-
-    def cancel(self, reason: str = "cancelled by the sender") -> None:
-        """Give it up. On return nothing reads the parts any more. Does nothing after the end."""
-        with self._sender.lock:
-            if not self.done:
-                self._sender.fail(self, TransferError(Code.CANCELLED, reason))
-            while self.encoding:
-                self._sender.lock.wait()
-
-    def _wait(self, done, what: str) -> None:
-        def check() -> bool:
-            if self.error is not None:
-                raise self.error
-            return done()
-
-        try:
-            self._sender.wait(check, self.deadline, what)
-        except TransferError as error:
-            if self.error is None:
-                self._sender.fail(self, error)
-            raise
-
-    def _send_frame(self, frame: Frame) -> None:
-        sender, session = self._sender, self._session
-        tensors, layouts = frame
-        with sender.lock:
-            self._wait(lambda: session.free and sender.staging.free_count, "no free slot: nothing was acknowledged")
-            if self.done:
-                raise TransferError(Code.GEOMETRY, "the receiver has everything that it asked for already")
-            chunk = _Chunk(
-                request=self,
-                number=self.next_chunk,
-                remote=session.free.pop(),
-                local=sender.staging.take(),
-                nonce=session.next_nonce(),
-                frame_bytes=0,
-                tensors=tuple(record_of(tensor) for tensor in tensors),
-                coded=any(tensor.codebook is not None for tensor in tensors),
-            )
-            self.next_chunk += 1
-            self.encoding += 1
-            view = sender.staging.view(chunk.local)[: session.frame_limit]
-        failure: TransferError | None = None
-        begin = time.monotonic()
-        try:
-            chunk.frame_bytes = len(
-                encode(tensors, layouts, out=view, nonce=chunk.nonce, checksums=sender.options.checksums)
-            )
-        except SplitzipError as error:
-            failure = TransferError(Code.CODEC, f"encoding failed: {error!r}")
-        end = time.monotonic()
-        with sender.lock:
-            self.encoding -= 1
-            sender.lock.notify_all()
-            if failure is not None and self.error is None:
-                sender.fail(self, failure)
-            if self.error is not None:
-                session.release(chunk)
-                raise self.error
-            self.report.encode.append(Span(chunk.number, begin, end))
-            self.report.wire_bytes += chunk.frame_bytes
-            self.report.frames += 1
-            self.chunks[chunk.number] = chunk
-            session.to_write.append(chunk)
-
-
-class _Session:
-    """What was agreed with one receiver, and the thread that writes to it."""
-
-    def __init__(self, sender: Sender, link: Link) -> None:
-        self.sender = sender
-        self.link = link
-        self.id = secrets.randbits(32)
-        self.counter = 0
-        self.error: TransferError | None = None
-        self.welcome: messages.Welcome | None = None
-        self.free: list[int] = []
-        self.usable: set[int] = set()
-        self.frame_limit = 0
-        self.requests: dict[int, OutgoingRequest] = {}
-        self.next_request = 1
-        self.to_write: collections.deque[_Chunk] = collections.deque()
-        self.refused_in_a_row = 0
-        self.stop = threading.Event()
-        self.writer = threading.Thread(target=self._write_all, name="splitzip-writer", daemon=True)
-
-    def begin(self, welcome: messages.Welcome) -> None:
-        self.welcome = welcome
-        self.free = list(range(len(welcome.slots)))
-        own = self.sender.options
-        self.frame_limit = min(welcome.slot_bytes, own.slot_bytes)
-        raw = own.raw or welcome.flags & messages.RAW_ONLY
-        self.usable = set() if raw else self.sender.codebook_hashes() & set(welcome.codebooks)
-        self.writer.start()
-
-    def next_nonce(self) -> int:
-        self.counter += 1
-        if self.counter >> 32:
-            raise TransferError(Code.PROTOCOL, "the session has used all its generation numbers")
-        return self.id << 32 | self.counter
-
-    def release(self, chunk: _Chunk) -> None:
-        """The chunk is over; its slots become free, if need be when the writer leaves it."""
-        chunk.over = True
-        chunk.request.chunks.pop(chunk.number, None)
-        if not chunk.busy:
-            self.free.append(chunk.remote)
-            self.sender.staging.give_back(chunk.local)
-            self.sender.lock.notify_all()
-
-    def _write_all(self) -> None:
-        sender = self.sender
-        while True:
-            with sender.lock:
-                while not self.to_write and not self.stop.is_set():
-                    sender.lock.wait()
-                if self.stop.is_set():
-                    return
-                chunk = self.to_write.popleft()
-                if chunk.over:
-                    continue
-                chunk.busy = True
-            failure = self._write(chunk)
-            if failure is not None:
-                # If it is the end of the peer, the link says so in a moment.
-                self.stop.wait(0.02 * chunk.attempt)
-            with sender.lock:
-                chunk.busy = False
-                if chunk.over:
-                    self.release(chunk)
-                    continue
-                if failure is not None:
-                    sender.write_again(self, chunk, failure)
-                    continue
-                chunk.notified_at = time.monotonic()
-                message = chunk.message()
-            sender.notify(self.link, message)
-
-    def _write(self, chunk: _Chunk) -> TransferError | None:
-        assert self.welcome is not None
-        segment = Segment(
-            self.sender.staging.address(chunk.local), self.welcome.slots[chunk.remote], chunk.frame_bytes
-        )
-        begin = time.monotonic()
-        try:
-            left = max(chunk.request.deadline - begin, 0.0)
-            self.sender.engine.write(self.welcome.data_address, [segment], left, self.stop)
-        except TransferError as error:
-            return error
-        chunk.request.report.write.append(Span(chunk.number, begin, time.monotonic()))
-        return None
 
 
 class Sender(Endpoint):
     """Moves caches to receivers. A session with each is opened when it is first needed, and again after it broke.
 
-        sender = Sender(MooncakeEngine(), codebooks)
-        request = sender.start(receiver_address, "request 7")
-        for layer in range(layers):
-            request.send([Part(pool_k[layer], "page,token,head,dim", key=2 * layer, pages=pages, codebook=...), ...])
-        request.finish()
+    sender = Sender(MooncakeEngine(), codebooks)
+    request = sender.start(receiver_address, "request 7")
+    for layer in range(layers):
+        request.send([Part(pool_k[layer], "page,token,head,dim", key=2 * layer, pages=pages, codebook=...), ...])
+    request.finish()
     """
 
     def __init__(self, engine: Engine, codebooks: CodebookSet | None = None, options: Options | None = None) -> None:
         super().__init__(engine, codebooks, options)
         self.staging = Staging(engine, self.options.staging_bytes, self.options.slot_bytes)
-        self._sessions: dict[str, _Session] = {}
+        self._sessions: dict[str, Session] = {}
         self._connecting: dict[str, threading.Lock] = collections.defaultdict(threading.Lock)
         self._thread.start()
 
@@ -304,11 +86,15 @@ class Sender(Endpoint):
             self.notify(session.link, messages.Fail(request.number, error.code, error.reason))
         self.lock.notify_all()
 
-    def write_again(self, session: _Session, chunk: _Chunk, error: TransferError) -> None:
+    def write_again(self, session: Session, chunk: OutgoingChunk, error: TransferError) -> None:
         if chunk.coded:
             session.refused_in_a_row += 1
             if session.refused_in_a_row == self.options.breaker:
-                log.warning("%d frames in a row were refused by %s: going on in mode raw", self.options.breaker, session.link.peer)
+                log.warning(
+                    "%d frames in a row were refused by %s: going on in mode raw",
+                    self.options.breaker,
+                    session.link.peer,
+                )
                 session.usable = set()
         if chunk.attempt >= self.options.attempts:
             reason = f"chunk {chunk.number} failed {chunk.attempt} times, at last: {error.reason}"
@@ -320,7 +106,7 @@ class Sender(Endpoint):
         session.to_write.append(chunk)
         self.lock.notify_all()
 
-    def _session(self, address: str) -> _Session:
+    def _session(self, address: str) -> Session:
         with self._connecting[address]:  # a receiver that does not answer holds up nobody else
             with self.lock:
                 if self._closed:
@@ -330,9 +116,9 @@ class Sender(Endpoint):
                     return session
             return self._open(address)
 
-    def _open(self, address: str) -> _Session:
+    def _open(self, address: str) -> Session:
         deadline = time.monotonic() + self.options.connect_timeout
-        session = _Session(self, self.engine.connect(address, self.options.connect_timeout))
+        session = Session(self, self.engine.connect(address, self.options.connect_timeout))
         flags = messages.RAW_ONLY if self.options.raw else 0
         hashes = tuple(sorted(self.codebook_hashes()))[: messages.MAX_CODEBOOKS]
         hello = messages.Hello(messages.PROTOCOL, FORMAT_VERSION, flags, session.id, __version__, hashes)
@@ -349,7 +135,7 @@ class Sender(Endpoint):
                 raise
         return session
 
-    def _wait_for_welcome(self, session: _Session, again: float, deadline: float) -> None:
+    def _wait_for_welcome(self, session: Session, again: float, deadline: float) -> None:
         def answered() -> bool:
             if session.error is not None:
                 raise session.error
@@ -361,7 +147,7 @@ class Sender(Endpoint):
             if error.code is not Code.TIMEOUT or time.monotonic() >= deadline:
                 raise
 
-    def _break(self, session: _Session, error: TransferError) -> None:
+    def _break(self, session: Session, error: TransferError) -> None:
         if session.error is not None:
             return
         for request in list(session.requests.values()):
@@ -424,14 +210,14 @@ class Sender(Endpoint):
         else:
             self._answered(session, request, message)
 
-    def _done(self, session: _Session, request: OutgoingRequest) -> None:
+    def _done(self, session: Session, request: OutgoingRequest) -> None:
         request.done = True
         del session.requests[request.number]
         for chunk in list(request.chunks.values()):
             session.release(chunk)
         self.lock.notify_all()
 
-    def _answered(self, session: _Session, request: OutgoingRequest, message: messages.Ack | messages.Nak) -> None:
+    def _answered(self, session: Session, request: OutgoingRequest, message: messages.Ack | messages.Nak) -> None:
         chunk = request.chunks.get(message.chunk)
         if chunk is None or chunk.nonce != message.nonce:
             return  # a duplicate

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The main job: two processes, two paged pools, one cache, compared bit for bit."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .processes import Worker, WorkerFailed
+from .table import text_of
+
+SAMPLE = Path("data/smollm2-135m")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="splitzip-move",
+        description="Move a KV cache from a prefill process to a decode process over the Mooncake Transfer Engine: page by "
+        "page, packed, and packed and encoded; compare every bit, and say what it took.",
+    )
+    parser.add_argument(
+        "--kv", type=Path, help="safetensors file with tensors [head, token, dim] (default: the sample in data/)"
+    )
+    parser.add_argument(
+        "--codebook",
+        type=Path,
+        help="*.szcb file; without it, one is made of the first quarter of the tokens of FILE, and the rest is moved",
+    )
+    parser.add_argument("--page-tokens", type=int, default=16, help="tokens of a page (default: 16)")
+    parser.add_argument(
+        "--repeat", type=int, default=5, help="runs of each kind; the one of median time is reported (default: 5)"
+    )
+    parser.add_argument("--link-gbit", type=float, help="pace the link to so many Gbit/s (default: as fast as it is)")
+    parser.add_argument("--protocol", default="tcp", help="Mooncake's protocol: tcp (default) or rdma")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address of this machine for the engine (default: 127.0.0.1)"
+    )
+    parser.add_argument("--timeout", type=float, default=30.0, help="seconds for one transfer (default: 30)")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    given = parser.parse_args()
+    if given.kv is None:
+        given.kv = SAMPLE / "gsm8k.safetensors"
+        given.codebook = given.codebook or SAMPLE / "wikitext2.szcb"
+        if not given.kv.exists():
+            parser.error(f"{given.kv} is not here: run this in the repository, or give --kv FILE")
+    for path in (given.kv, given.codebook):
+        if path is not None and not path.is_file():
+            parser.error(f"no file {path}")
+    if given.page_tokens < 1 or given.repeat < 1 or (given.link_gbit is not None and given.link_gbit <= 0):
+        parser.error("--page-tokens, --repeat and --link-gbit have to be positive")
+    return given
+
+
+class Job:
+    def __init__(self, prefill: Worker, decode: Worker) -> None:
+        self.prefill, self.decode = prefill, decode
+        self.source = prefill.answer()
+        self.target = decode.answer()
+        self.count = 0
+
+    def page_by_page(self) -> dict[str, Any]:
+        places = self.decode.ask("pages")["places"]
+        sent = self.prefill.ask("write_pages", data_address=self.target["data_address"], places=places)
+        return {**sent, "decode": [], **self.decode.ask("check")}
+
+    def packed(self, coded: bool) -> dict[str, Any]:
+        self.count += 1
+        name = f"request {self.count}"
+        self.decode.ask("expect", name=name)
+        self.decode.begin("arrived")
+        sent = self.prefill.ask("send", name=name, address=self.target["address"], coded=coded)
+        return {**sent, **self.decode.answer()}
+
+
+def summary(run: dict[str, Any]) -> dict[str, Any]:
+    stages = {name: run.pop(name) for name in ("encode", "write", "decode")}
+    all_spans = [span for spans in stages.values() for span in spans]
+    seconds = {name: sum(end - begin for begin, end in spans) for name, spans in stages.items()}
+    total = max(end for _, end in all_spans) - min(begin for begin, _ in all_spans)
+    return {
+        **run,
+        "seconds": total,
+        "encode_seconds": seconds["encode"],
+        "write_seconds": seconds["write"],
+        "decode_seconds": seconds["decode"],
+        # Share of the work that another stage's work hid.
+        "overlap": max(1 - total / sum(seconds.values()), 0.0),
+    }
+
+
+def measure(job: Job, repeat: int) -> dict[str, Any]:
+    kinds: dict[str, Callable[[], dict[str, Any]]] = {
+        "page_by_page": job.page_by_page,
+        "packed_raw": lambda: job.packed(False),
+        "splitzip": lambda: job.packed(True),
+    }
+    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in kinds}
+    for number in range(repeat + 1):
+        for name, kind in kinds.items():
+            run = summary(kind())
+            if run["different_values"] or run["touched_bytes"]:
+                values, others = run["different_values"], run["touched_bytes"]
+                raise WorkerFailed(f"{name}: {values} values differ, {others} bytes of other pages were written")
+            if number > 0:  # the first opens connections
+                runs[name].append(run)
+    return {name: min(done, key=lambda run: abs(run["seconds"] - median(done))) for name, done in runs.items()}
+
+
+def median(runs: list[dict[str, Any]]) -> float:
+    return float(statistics.median(run["seconds"] for run in runs))
+
+
+def main() -> int:
+    given = arguments()
+    settings = {
+        "kv": str(given.kv),
+        "codebook": str(given.codebook) if given.codebook is not None else None,
+        "page_tokens": given.page_tokens,
+        "host": given.host,
+        "protocol": given.protocol,
+        "timeout": given.timeout,
+        "link_bytes": given.link_gbit * 1e9 / 8 if given.link_gbit is not None else None,
+    }
+    try:
+        with Worker("decode", seed=2, **settings) as decode, Worker("prefill", seed=1, **settings) as prefill:
+            job = Job(prefill, decode)
+            result = {
+                "kv": str(given.kv),
+                "codebook": settings["codebook"] or "made of the first quarter of the tokens, which is not moved",
+                "link": f"Mooncake, {given.protocol}, {given.host}"
+                + (f", paced to {given.link_gbit:g} Gbit/s" if given.link_gbit is not None else ""),
+                "page_tokens": given.page_tokens,
+                "repeat": given.repeat,
+                "prefill": job.source,
+                "decode": job.target,
+                "runs": measure(job, given.repeat),
+            }
+    except WorkerFailed as error:
+        print(f"splitzip-move: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    print(json.dumps(result, indent=2) if given.json else text_of(result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

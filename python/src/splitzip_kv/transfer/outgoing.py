@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A request on the sending side, and the session that its frames go through."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from .. import SplitzipError, encode
+from . import messages
+from .engine import Link, Segment
+from .errors import Code, TransferError
+from .parts import Frame, Part, cut_into_frames, record_of
+from .report import Span, TransferReport
+
+if TYPE_CHECKING:
+    from .sender import Sender
+
+
+@dataclasses.dataclass
+class OutgoingChunk:
+    request: OutgoingRequest
+    number: int
+    remote: int  # slot of the receiver
+    local: int  # slot of our staging memory
+    nonce: int
+    frame_bytes: int
+    tensors: tuple[messages.TensorRecord, ...]
+    coded: bool
+    attempt: int = 1
+    busy: bool = False  # the writer is at it
+    over: bool = False  # acknowledged or given up
+    notified_at: float = 0.0  # 0: it is to be written
+    pause: float = 0.0
+
+    def message(self) -> messages.Chunk:
+        return messages.Chunk(
+            self.request.number, self.number, self.attempt, self.remote, self.nonce, self.frame_bytes, self.tensors
+        )
+
+
+class OutgoingRequest:
+    """One cache on its way. `send` its parts as they become ready, then `finish`."""
+
+    def __init__(self, session: Session, number: int, name: str, timeout: float) -> None:
+        self.name = name
+        self.number = number
+        self.deadline = time.monotonic() + timeout
+        self.report = TransferReport()
+        self.error: TransferError | None = None
+        self.accepted = False
+        self.done = False
+        self.ending = False
+        self.chunks: dict[int, OutgoingChunk] = {}
+        self.next_chunk = 0
+        self.encoding = 0
+        self.asked_at = 0.0
+        self.pause = 0.0
+        self._session = session
+        self._sender = session.sender
+
+    def send(self, parts: Iterable[Part]) -> None:
+        """Encode these parts and queue them; on return their memory may change. Waits for free slots."""
+        sender, session = self._sender, self._session
+        with sender.lock:
+            self._wait(lambda: self.accepted, "the receiver did not ask for this request")
+        for frame in cut_into_frames(parts, session.frame_limit, sender.options.checksums, session.usable):
+            self._send_frame(frame)
+
+    def finish(self) -> TransferReport:
+        """Wait until the receiver has verified everything. Raises TransferError if it failed."""
+        sender = self._sender
+        with sender.lock:
+            self._wait(lambda: self.done or (self.accepted and not self.chunks), "not all chunks were acknowledged")
+            if not self.done:
+                self.ending = True
+                self.asked_at = 0.0
+                sender.ask(self, time.monotonic())
+                self._wait(lambda: self.done, "the receiver did not confirm the end")
+            return self.report
+
+    def cancel(self, reason: str = "cancelled by the sender") -> None:
+        """Give it up. On return nothing reads the parts any more. Does nothing after the end."""
+        with self._sender.lock:
+            if not self.done:
+                self._sender.fail(self, TransferError(Code.CANCELLED, reason))
+            while self.encoding:
+                self._sender.lock.wait()
+
+    def _wait(self, done: Callable[[], bool], what: str) -> None:
+        def check() -> bool:
+            if self.error is not None:
+                raise self.error
+            return done()
+
+        try:
+            self._sender.wait(check, self.deadline, what)
+        except TransferError as error:
+            if self.error is None:
+                self._sender.fail(self, error)
+            raise
+
+    def _send_frame(self, frame: Frame) -> None:
+        sender, session = self._sender, self._session
+        tensors, layouts = frame
+        with sender.lock:
+            self._wait(
+                lambda: bool(session.free) and sender.staging.free_count > 0, "no free slot: nothing was acknowledged"
+            )
+            if self.done:
+                raise TransferError(Code.GEOMETRY, "the receiver has everything that it asked for already")
+            chunk = OutgoingChunk(
+                request=self,
+                number=self.next_chunk,
+                remote=session.free.pop(),
+                local=sender.staging.take(),
+                nonce=session.next_nonce(),
+                frame_bytes=0,
+                tensors=tuple(record_of(tensor) for tensor in tensors),
+                coded=any(tensor.codebook is not None for tensor in tensors),
+            )
+            self.next_chunk += 1
+            self.encoding += 1
+            view = sender.staging.view(chunk.local)[: session.frame_limit]
+        failure: TransferError | None = None
+        begin = time.monotonic()
+        try:
+            chunk.frame_bytes = len(
+                encode(tensors, layouts, out=view, nonce=chunk.nonce, checksums=sender.options.checksums)
+            )
+        except SplitzipError as error:
+            failure = TransferError(Code.CODEC, f"encoding failed: {error!r}")
+        end = time.monotonic()
+        with sender.lock:
+            self.encoding -= 1
+            sender.lock.notify_all()
+            if failure is not None and self.error is None:
+                sender.fail(self, failure)
+            if self.error is not None:
+                session.release(chunk)
+                raise self.error
+            self.report.encode.append(Span(chunk.number, begin, end))
+            self.report.wire_bytes += chunk.frame_bytes
+            self.report.frames += 1
+            self.chunks[chunk.number] = chunk
+            session.to_write.append(chunk)
+
+
+class Session:
+    """What was agreed with one receiver, and the thread that writes to it."""
+
+    def __init__(self, sender: Sender, link: Link) -> None:
+        self.sender = sender
+        self.link = link
+        self.id = secrets.randbits(32)
+        self.counter = 0
+        self.error: TransferError | None = None
+        self.welcome: messages.Welcome | None = None
+        self.free: list[int] = []
+        self.usable: set[int] = set()
+        self.frame_limit = 0
+        self.requests: dict[int, OutgoingRequest] = {}
+        self.next_request = 1
+        self.to_write: collections.deque[OutgoingChunk] = collections.deque()
+        self.refused_in_a_row = 0
+        self.stop = threading.Event()
+        self.writer = threading.Thread(target=self._write_all, name="splitzip-writer", daemon=True)
+
+    def begin(self, welcome: messages.Welcome) -> None:
+        self.welcome = welcome
+        self.free = list(range(len(welcome.slots)))
+        own = self.sender.options
+        self.frame_limit = min(welcome.slot_bytes, own.slot_bytes)
+        raw = own.raw or welcome.flags & messages.RAW_ONLY
+        self.usable = set() if raw else self.sender.codebook_hashes() & set(welcome.codebooks)
+        self.writer.start()
+
+    def next_nonce(self) -> int:
+        self.counter += 1
+        if self.counter >> 32:
+            raise TransferError(Code.PROTOCOL, "the session has used all its generation numbers")
+        return self.id << 32 | self.counter
+
+    def release(self, chunk: OutgoingChunk) -> None:
+        """The chunk is over; its slots become free, if need be when the writer leaves it."""
+        chunk.over = True
+        chunk.request.chunks.pop(chunk.number, None)
+        if not chunk.busy:
+            self.free.append(chunk.remote)
+            self.sender.staging.give_back(chunk.local)
+            self.sender.lock.notify_all()
+
+    def _write_all(self) -> None:
+        sender = self.sender
+        while True:
+            with sender.lock:
+                while not self.to_write and not self.stop.is_set():
+                    sender.lock.wait()
+                if self.stop.is_set():
+                    return
+                chunk = self.to_write.popleft()
+                if chunk.over:
+                    continue
+                chunk.busy = True
+            failure = self._write(chunk)
+            if failure is not None:
+                # If it is the end of the peer, the link says so in a moment.
+                self.stop.wait(0.02 * chunk.attempt)
+            with sender.lock:
+                chunk.busy = False
+                if chunk.over:
+                    self.release(chunk)
+                    continue
+                if failure is not None:
+                    sender.write_again(self, chunk, failure)
+                    continue
+                chunk.notified_at = time.monotonic()
+                message = chunk.message()
+            sender.notify(self.link, message)
+
+    def _write(self, chunk: OutgoingChunk) -> TransferError | None:
+        assert self.welcome is not None
+        segment = Segment(self.sender.staging.address(chunk.local), self.welcome.slots[chunk.remote], chunk.frame_bytes)
+        begin = time.monotonic()
+        try:
+            left = max(chunk.request.deadline - begin, 0.0)
+            self.sender.engine.write(self.welcome.data_address, [segment], left, self.stop)
+        except TransferError as error:
+            return error
+        chunk.request.report.write.append(Span(chunk.number, begin, time.monotonic()))
+        return None

@@ -1,0 +1,70 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Moves a KV cache from a prefill process to a decode process: installs what that needs, builds the Python package, and runs
+# `splitzip-move`. On Debian 12 or 13 it needs nothing but a shell and root or sudo.
+#
+#   tools/move_kv.sh                                  the sample in data/
+#   tools/move_kv.sh --kv cache.safetensors           a cache of your own (tools/dump_kv.py makes one)
+#   tools/move_kv.sh --help                           all options
+#
+#   SPLITZIP_BUILD_DIR         where the virtual environment is made (default: build)
+set -eu
+here=$(cd "$(dirname "$0")/.." && pwd)
+build=${SPLITZIP_BUILD_DIR:-$here/build}
+venv=$build/move
+log=$build/move.log
+mkdir -p "$build"
+
+# What runs without a word when all is well shows its words when it is not.
+quietly() {
+  echo "== $1" >&2
+  shift
+  "$@" > "$log" 2>&1 || { cat "$log" >&2; echo "failed: $*" >&2; exit 1; }
+}
+
+packages='g++ libxxhash-dev python3-dev python3-venv libibverbs1 libnuma1 libcurl4'
+if command -v dpkg-query > /dev/null; then
+  missing=
+  for package in $packages; do
+    # Since Debian 13 some libraries have another name and provide the old one.
+    dpkg-query -W -f '${Status} ${Provides}\n' "$package" "${package}t64" 2> /dev/null | grep -q '^install ok installed' ||
+      missing="$missing $package"
+  done
+  if [ -n "$missing" ]; then
+    if [ "$(id -u)" = 0 ]; then
+      sudo=
+    elif command -v sudo > /dev/null; then
+      sudo=sudo
+    else
+      echo "please install, as root: apt-get install$missing" >&2
+      exit 1
+    fi
+    export DEBIAN_FRONTEND=noninteractive
+    quietly "packages: apt-get update" $sudo apt-get update
+    quietly "packages:$missing" $sudo apt-get install -y --no-install-recommends $missing
+  fi
+else
+  echo "not a Debian system: expecting the equivalents of" $packages >&2
+fi
+
+# CUDA builds of Mooncake have other names; one that is installed in the environment is left as it is.
+[ -x "$venv/bin/python" ] || python3 -m venv "$venv"
+pip="$venv/bin/python -m pip install --disable-pip-version-check"
+"$venv/bin/python" -c 'import mooncake.engine, safetensors' 2> /dev/null ||
+  quietly "Mooncake Transfer Engine" $pip mooncake-transfer-engine-non-cuda==0.3.13.post1 safetensors
+
+# The package is built again when something that it is made of has changed.
+sources=$(cd "$here" && find python/src python/csrc python/CMakeLists.txt python/pyproject.toml src include cmake CMakeLists.txt \
+  -type f ! -name '*.pyc' -exec cksum {} + | sort | cksum)
+if [ "$sources" != "$(cat "$venv/built" 2> /dev/null)" ]; then
+  quietly "building splitzip-kv (a minute or two)" $pip "$here/python"
+  echo "$sources" > "$venv/built"
+fi
+
+# The sample is the default from the command's own folder; paths that are given stay relative to the caller's.
+case " $* " in
+  *" --kv"*) ;;
+  *) set -- --kv "$here/data/smollm2-135m/gsm8k.safetensors" --codebook "$here/data/smollm2-135m/wikitext2.szcb" "$@" ;;
+esac
+exec "$venv/bin/python" -m splitzip_kv.transfer.demo "$@"
