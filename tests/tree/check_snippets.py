@@ -25,7 +25,7 @@ def main() -> int:
     failures = quotes = 0
     for page in sorted(pages):
         text = page.read_text(encoding="utf-8")
-        if text.count("<!-- quote ") != len(QUOTE.findall(text)):
+        if len(re.findall("^<!-- quote ", text, re.MULTILINE)) != len(QUOTE.findall(text)):
             print(f"{page.relative_to(root)}: a quote line is not followed by a code block")
             failures += 1
         for source, name, quoted in QUOTE.findall(text):

@@ -20,7 +20,7 @@ ARROWS = {
 # What folders outside of src/ may include of the project; tests and benchmarks may look inside.
 OUTSIDE = {
     "include": (PUBLIC,),
-    "cli": (PUBLIC, "common", "format/file.hpp"),
+    "cli": (PUBLIC, "common", "format"),
     "examples": (PUBLIC,),
     "python": (PUBLIC,),
 }
