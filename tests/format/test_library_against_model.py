@@ -99,6 +99,13 @@ def test_codebook_sets():
         assert set(reference.decode_codebook_set(data)) == {book.real_identity() for book in books}
 
 
+@pytest.mark.parametrize("length, good", [(65535, True), (65536, False)])
+def test_longest_provenance(length, good):
+    data = model.CodebookSet([], b"p" * length).bytes()
+    assert outcome(lambda data: library.CodebookSet(data).save(), data) == (data if good else "CODEBOOK_CORRUPT")
+    assert outcome(reference.decode_codebook_set, data) == ({} if good else "CODEBOOK_CORRUPT")
+
+
 def damage(random, data):
     """One of: flipped bits, a random byte, cut off, extended."""
     data, way = bytearray(data), random.integers(8)

@@ -107,17 +107,22 @@ def frame_faults():
     yield entry("entry_type_0", "UNSUPPORTED_TYPE", "type 0", type=0)
     yield entry("entry_type_7", "UNSUPPORTED_TYPE", "type 7", type=7)
     yield entry("entry_mode", "UNSUPPORTED_MODE", "mode 3", mode=3)
-    yield entry("entry_tokens_per_unit", "CORRUPT_HEADER", "tokens_per_unit 0", tokens_per_unit=0)
-    yield entry("entry_channels", "CORRUPT_HEADER", "channels 0", channels=0)
-    yield entry("entry_ranges", "CORRUPT_HEADER", "ranges 0", ranges=0)
+    yield entry("entry_tokens_per_unit", "CORRUPT_HEADER", "tokens_per_unit 0", empty_frame, tokens_per_unit=0)
+    yield entry("entry_channels", "CORRUPT_HEADER", "channels 0", empty_frame, channels=0)
+    yield entry("entry_ranges", "CORRUPT_HEADER", "ranges 0", empty_frame, ranges=0)
     yield entry("entry_reach", "CORRUPT_HEADER", "first_channel + ranges * channels = 2^32", base=raw_frame,
                 first_channel=2**32 - 6)
-    yield entry("entry_slot_words", "CORRUPT_HEADER", "slot_words 1537", slot_words=1537)
-    yield entry("entry_raw_with_slot", "CORRUPT_HEADER", "slot_words 1 in mode raw", base=raw_frame, slot_words=1)
+    yield ("entry_slot_words", "CORRUPT_HEADER", "slot_words 1537",
+           model.encode_frame([replace(short_tensor(), slot_words=1537)], 5), {})
+    yield ("entry_raw_with_slot", "CORRUPT_HEADER", "slot_words 1 in mode raw",
+           model.encode_frame([tensor(model.RAW, 1)], 5), {})
     yield entry("entry_raw_with_codebook", "CORRUPT_HEADER", "a codebook in mode raw", base=raw_frame, codebook_hash=1)
     yield entry("entry_without_codebook", "CORRUPT_HEADER", "codebook_hash 0 in mode tiered", codebook_hash=0)
     yield entry("entry_huge", "CORRUPT_HEADER", "far more than 2^24 chunks", base=raw_frame, tokens=2**32 - 1,
                 ranges=2**15, channels=2**16)
+    yield "entry_too_many_chunks", "CORRUPT_HEADER", "2^24 chunks", announced(2**24), {}
+    yield ("frame_truncated_large", "TRUNCATED", "header and entry of a frame of 2^24 - 128 chunks",
+           announced(2**24 - 128), {})
     yield entry("entry_tokens", "CORRUPT_HEADER", "a token more than there are chunks", tokens=7)
 
     yield sealed("directory_checksum", "CORRUPT_DIRECTORY", "directory checksum",
@@ -185,15 +190,32 @@ def frame_faults():
     yield sealed("content_swapped_chunks", "CHECKSUM_MISMATCH", "two raw chunks exchanged", swap, raw_frame)
 
 
+def announced(chunks):
+    """Header and entry of a frame of so many one-byte chunks, and nothing else."""
+    frame = empty_frame()
+    frame.entries[0].update(type=model.BYTES, tokens=chunks, channels=1)
+    frame.header = {"chunk_count": chunks, "tile_count": chunks // 8,
+                    "frame_bytes": 96 + 2 * chunks + 4 * chunks + chunks // 2 + 16 * chunks}
+    return frame.bytes()
+
+
 def seal_length(excess):
     frame = base_frame()
     frame.header["frame_bytes"] = len(frame.bytes()) + excess
     return frame.bytes()
 
 
-def short_frame():
+def short_tensor():
     """Three chunks: 24 bytes of rest plane, so 8 bytes of padding."""
-    return model.build_frame([replace(tensor(), values=tensor().values[:3])], nonce=5)
+    return replace(tensor(), values=tensor().values[:3])
+
+
+def short_frame():
+    return model.build_frame([short_tensor()], nonce=5)
+
+
+def empty_frame():
+    return model.build_frame([model.Tensor(model.BF16, model.RAW, None, np.zeros((0, 1, 6), "<u2"), 1)], nonce=5)
 
 
 def constant_without_words():
