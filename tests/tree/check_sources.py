@@ -31,15 +31,14 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
 def allowed(path: pathlib.PurePath, include: str) -> bool:
     top = path.parts[0]
+    if "/" not in include:
+        return top != "include"  # a neighbour
     if top == "src":
         folder = path.parts[1]
         if include.startswith(PUBLIC + "/"):
             return include.endswith(".h")
         return include.split("/")[0] in (folder, *ARROWS[folder])
-    if top in OUTSIDE:
-        own = "/" not in include and top != "include"
-        return own or any(include == a or include.startswith(a + "/") for a in OUTSIDE[top])
-    return True
+    return top not in OUTSIDE or include.split("/")[0] in OUTSIDE[top]
 
 
 def problems(root: pathlib.Path):
