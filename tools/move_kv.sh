@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Moves a KV cache from a prefill process to a decode process: installs what that needs, builds the Python package, and runs
-# `splitzip-move`. On Debian 12 or 13 it needs nothing but a shell and root or sudo.
+# Moves a KV cache from a prefill process to a decode process: installs what that needs, builds the Python package, and
+# runs `python -m splitzip_kv.transfer.demo`. On Debian 12 or 13 it needs nothing but a shell and root or sudo.
 #
 #   tools/move_kv.sh                                  the sample in data/
 #   tools/move_kv.sh --kv cache.safetensors           a cache of your own (tools/dump_kv.py makes one)
@@ -23,12 +23,12 @@ quietly() {
   "$@" > "$log" 2>&1 || { cat "$log" >&2; echo "failed: $*" >&2; exit 1; }
 }
 
-packages='g++ libxxhash-dev python3-dev python3-venv libibverbs1 libnuma1 libcurl4'
+packages='g++ libxxhash-dev libhwy-dev python3-dev python3-venv libibverbs1 libnuma1 libcurl4'
 if command -v dpkg-query > /dev/null; then
   missing=
   for package in $packages; do
-    # Since Debian 13 some libraries have another name and provide the old one.
-    dpkg-query -W -f '${Status} ${Provides}\n' "$package" "${package}t64" 2> /dev/null | grep -q '^install ok installed' ||
+    # In Debian 13 some libraries have another name; installing them by the old one works.
+    dpkg-query -W -f '${Status}\n' "$package" "${package}t64" 2> /dev/null | grep -q '^install ok installed' ||
       missing="$missing $package"
   done
   if [ -n "$missing" ]; then
@@ -55,8 +55,7 @@ pip="$venv/bin/python -m pip install --disable-pip-version-check"
   quietly "Mooncake Transfer Engine" $pip mooncake-transfer-engine-non-cuda==0.3.13.post1 safetensors
 
 # The package is built again when something that it is made of has changed.
-sources=$(cd "$here" && find python/src python/csrc python/CMakeLists.txt python/pyproject.toml src include cmake CMakeLists.txt \
-  -type f ! -name '*.pyc' -exec cksum {} + | sort | cksum)
+sources=$(cd "$here" && find python src include cmake CMakeLists.txt -type f ! -name '*.pyc' -exec cksum {} + | sort | cksum)
 if [ "$sources" != "$(cat "$venv/built" 2> /dev/null)" ]; then
   quietly "building splitzip-kv (a minute or two)" $pip "$here/python"
   echo "$sources" > "$venv/built"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Moving caches between processes over a transfer engine: docs/transfer.md.
 
-The receiving side expects a request and says where its tensors belong; the sending side encodes them into frames, writes
-each into a slot of the receiver and says what it wrote; the receiver verifies, decodes and confirms.
+The receiving side expects a request and says where its tensors belong; the sending side encodes them into frames,
+writes each into a slot of the receiver and says what it wrote; the receiver verifies, decodes and confirms.
 """
 
 from .engine import Engine, Event, Link, Segment

@@ -31,8 +31,8 @@ class Faults:
     """Probability of each fault, by name; at most one strikes a write or a message.
 
     Writes: `early` reports completion and delivers pieces later in any order; `drop` reports it and delivers nothing;
-    `fail` reports an error after a part; `corrupt` flips bits; `cut` delivers a first part only; `stale` delivers what an
-    earlier write to that place carried; `late_copy` delivers now and once more later; `slow` takes its time.
+    `fail` reports an error after a part; `corrupt` flips bits; `cut` delivers a first part only; `stale` delivers what
+    an earlier write to that place carried; `late_copy` delivers now and once more later; `slow` takes its time.
     Messages: `lose`, `twice`, `swap` (a later one overtakes it), `wait`, `damage` (a bit flips), `shorten`.
     """
 

@@ -24,9 +24,9 @@ class Part:
         Part(pool_k, "page,token,head,dim", key=2 * layer, pages=[7, 3, 12], tokens=45, codebook=codebook)
 
     `array`, `axes`, `pages` and `type` are those of `Layout`; `tokens` says how many are valid (all by default). `key`
-    names the tensor on both sides, which also have to agree on type, number of tokens, heads and channels, `first_channel`,
-    `first_block` and `tokens_per_unit`. Page sizes, page numbers and strides are each side's own. A receiver needs no
-    codebook here.
+    names the tensor on both sides, which also have to agree on type, number of tokens, heads and channels,
+    `first_channel`, `first_block` and `tokens_per_unit`. Page sizes, page numbers and strides are each side's own. A
+    receiver needs no codebook here.
     """
 
     def __init__(

@@ -20,8 +20,8 @@ SAMPLE = Path("data/smollm2-135m")
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="splitzip-move",
-        description="Move a KV cache from a prefill process to a decode process over the Mooncake Transfer Engine: page by "
-        "page, packed, and packed and encoded; compare every bit, and say what it took.",
+        description="Move a KV cache from a prefill process to a decode process over the Mooncake Transfer Engine: page "
+        "by page, packed, and packed and encoded; compare every bit, and say what it took.",
     )
     parser.add_argument(
         "--kv", type=Path, help="safetensors file with tensors [head, token, dim] (default: the sample in data/)"
