@@ -12,6 +12,7 @@
 #include "common/xxh64.hpp"
 #include "json.hpp"
 #include "text.hpp"
+#include "workers.hpp"
 
 namespace splitzip::cli {
 namespace {
@@ -24,6 +25,7 @@ struct BenchOptions {
   std::uint64_t unit_tokens = 0;
   bool rows = false;
   std::uint32_t repeats = 7;
+  std::uint32_t threads = 1;
 };
 
 /// Seconds of each repeat.
@@ -81,8 +83,8 @@ std::vector<std::uint8_t> to_token_major(const std::vector<std::uint8_t>& values
 /// All tensors of one input that have a codec and a codebook, as one frame.
 class Benchmark {
  public:
-  Benchmark(const BenchOptions& options, const Axes& axes, Console& console)
-      : options_(options), axes_(axes), console_(console) {}
+  Benchmark(const BenchOptions& options, const Axes& axes, splitzip_workers* workers, Console& console)
+      : options_(options), axes_(axes), workers_(workers), console_(console) {}
 
   void load(Input& input) {
     const Source source(input, options_.source);
@@ -137,18 +139,22 @@ class Benchmark {
     for (const auto& values : data_) back.emplace_back(values.size());
     const std::vector<splitzip_layout> destinations = layouts(back);
 
+    splitzip_encode_options encode_options = SPLITZIP_ENCODE_OPTIONS_INIT;
+    encode_options.workers = workers_;
+    splitzip_decode_options decode_options = SPLITZIP_DECODE_OPTIONS_INIT;
+    decode_options.workers = workers_;
     std::size_t frame_bytes = 0;
     const auto encode = [&] {
-      check(splitzip_encode(tensors_.data(), layouts_.data(), tensors_.size(), nullptr, frame.data(), frame.size(),
-                            &frame_bytes, &error),
+      check(splitzip_encode(tensors_.data(), layouts_.data(), tensors_.size(), &encode_options, frame.data(),
+                            frame.size(), &frame_bytes, &error),
             error, result.mode);
     };
     splitzip_frame opened{};
     opened.struct_size = sizeof opened;
     const auto decode = [&] {
       check(splitzip_frame_open(frame.data(), frame_bytes, nullptr, &opened, &error), error, result.mode);
-      check(splitzip_decode(&opened, tensors_.data(), destinations.data(), tensors_.size(), &error), error,
-            result.mode);
+      check(splitzip_decode(&opened, tensors_.data(), destinations.data(), tensors_.size(), &decode_options, &error),
+            error, result.mode);
     };
     const auto copy = [&] {
       for (std::size_t i = 0; i < data_.size(); ++i) std::memcpy(back[i].data(), data_[i].data(), data_[i].size());
@@ -221,6 +227,7 @@ class Benchmark {
 
   const BenchOptions& options_;
   const Axes& axes_;
+  splitzip_workers* workers_;
   Console& console_;
   std::vector<std::vector<std::uint8_t>> data_;  // of each tensor
   std::vector<splitzip_tensor> tensors_;         // entries: pieces of the tensors
@@ -252,9 +259,10 @@ std::vector<std::string> result_row(const Result& result, std::uint64_t raw_byte
 int bench(const BenchOptions& options) {
   Console console(options.common.quiet, options.common.verbose);
   const Axes axes(options.source.axes);
+  const Workers workers = make_workers(options.threads);
   return for_each_input(options.common, console, [&](const std::string& path) {
     Input input(path);
-    Benchmark benchmark(options, axes, console);
+    Benchmark benchmark(options, axes, workers.get(), console);
     benchmark.load(input);
     Codebooks codebooks;
     codebooks.add(options.codebook_path.empty() ? benchmark.calibrate() : load_codebook_set(options.codebook_path));
@@ -277,12 +285,15 @@ int bench(const BenchOptions& options) {
                   {"unit_tokens", options.unit_tokens},
                   {"ranges", options.rows ? "rows" : "heads"},
                   {"repeats", options.repeats},
+                  {"threads", splitzip_workers_threads(workers.get())},
+                  {"cpu_target", splitzip_cpu_target_active()},
                   {"codebooks", options.codebook_path.empty() ? "of_the_same_data" : "given"},
                   {"results", std::move(results)}});
     } else {
-      std::printf("%s: %s in %zu tensor entries, one thread; GB/s of raw bytes: median (lowest-highest) of %u runs\n%s",
-                  input.name().c_str(), human_bytes(raw_bytes).c_str(), benchmark.entries(), options.repeats,
-                  table(rows).c_str());
+      std::printf("%s: %s in %zu tensor entries; %u threads, %s, memcpy by one thread\n", input.name().c_str(),
+                  human_bytes(raw_bytes).c_str(), benchmark.entries(), splitzip_workers_threads(workers.get()),
+                  splitzip_cpu_target_active());
+      std::printf("GB/s of raw bytes: median (lowest-highest) of %u runs\n%s", options.repeats, table(rows).c_str());
     }
   });
 }
@@ -298,15 +309,16 @@ void add_bench(CLI::App& app, Run& run) {
       ->add_option("--codebook", options->codebook_path,
                    "Codebook set; without it the codebooks are made of the inputs themselves")
       ->type_name("FILE");
-  command->add_option("--mode", options->modes, "May be repeated (tiered and fixed4)")
-      ->type_name("")
+  command->add_option("--mode", options->modes, "tiered, fixed4 or raw; may be repeated (tiered and fixed4)")
+      ->type_name("MODE")
       ->allow_extra_args(false)
-      ->check(CLI::IsMember({"tiered", "fixed4", "raw"}));
+      ->check(CLI::Validator(CLI::IsMember({"tiered", "fixed4", "raw"})).description(""));
   command->add_flag("--rows", options->rows, "All heads of a token as one range, token by token, not each head alone");
   command->add_option("--repeats", options->repeats, "Timed runs (7)")
       ->type_name("COUNT")
       ->check(CLI::Validator(CLI::Range(1u, 100000u)).description(""));
   add_unit_tokens_option(*command, options->unit_tokens);
+  add_threads_option(*command, options->threads);
   add_source_options(*command, options->source);
   command->callback([options, &run] { run = [options] { return bench(*options); }; });
 }

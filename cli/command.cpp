@@ -52,9 +52,16 @@ void add_mode_option(CLI::App& command, splitzip_mode& mode) {
       {"tiered", SPLITZIP_MODE_TIERED}, {"fixed4", SPLITZIP_MODE_FIXED4}, {"raw", SPLITZIP_MODE_RAW}};
   command
       .add_option_function<std::string>(
-          "--mode", [&mode](const std::string& name) { mode = kModes.at(name); }, "How tensors are coded (tiered)")
-      ->type_name("")
-      ->check(CLI::IsMember({"tiered", "fixed4", "raw"}));
+          "--mode", [&mode](const std::string& name) { mode = kModes.at(name); }, "tiered, fixed4 or raw (tiered)")
+      ->type_name("MODE")
+      ->check(CLI::Validator(CLI::IsMember({"tiered", "fixed4", "raw"})).description(""));
+}
+
+void add_threads_option(CLI::App& command, std::uint32_t& threads) {
+  command
+      .add_option("-T,--threads", threads,
+                  "Threads; 0: as many as the machine has processors (" + std::to_string(threads) + ")")
+      ->type_name("COUNT");
 }
 
 void add_unit_tokens_option(CLI::App& command, std::uint64_t& unit_tokens) {

@@ -7,6 +7,7 @@
 #include "container.hpp"
 #include "json.hpp"
 #include "text.hpp"
+#include "workers.hpp"
 
 namespace splitzip::cli {
 namespace {
@@ -20,6 +21,7 @@ struct CompressOptions {
   splitzip_mode mode = SPLITZIP_MODE_TIERED;
   std::uint64_t window = kDefaultWindow;
   std::uint64_t unit_tokens = 0;
+  std::uint32_t threads = 0;
 };
 
 struct Totals {
@@ -30,8 +32,9 @@ struct Totals {
 /// One input to one output.
 class Compressor {
  public:
-  Compressor(const CompressOptions& options, const Axes& axes, const Codebooks& codebooks, Console& console)
-      : options_(options), axes_(axes), codebooks_(codebooks), console_(console) {}
+  Compressor(const CompressOptions& options, const Axes& axes, const Codebooks& codebooks, splitzip_workers* workers,
+             Console& console)
+      : options_(options), axes_(axes), codebooks_(codebooks), workers_(workers), console_(console) {}
 
   void run(Input& input, Output& output, Bytes embedded) {
     const Source source(input, options_.source);
@@ -163,6 +166,7 @@ class Compressor {
     const auto to = ensure(frame_, static_cast<std::size_t>(limit));
     splitzip_encode_options encode_options = SPLITZIP_ENCODE_OPTIONS_INIT;
     encode_options.nonce = writer.original_offset();
+    encode_options.workers = workers_;
     splitzip_error error = SPLITZIP_ERROR_INIT;
     std::size_t size = 0;
     const splitzip_status status =
@@ -176,6 +180,7 @@ class Compressor {
   const CompressOptions& options_;
   const Axes& axes_;
   const Codebooks& codebooks_;
+  splitzip_workers* workers_;
   Console& console_;
   std::vector<std::uint8_t> data_;
   std::vector<std::uint8_t> frame_;
@@ -191,6 +196,7 @@ int compress(const CompressOptions& options) {
   }
   Console console(options.common.quiet, options.common.verbose);
   const Axes axes(options.source.axes);
+  const Workers workers = make_workers(options.threads);
   Codebooks codebooks;
   std::vector<std::uint8_t> embedded;
   if (!options.codebook_path.empty()) {
@@ -204,7 +210,7 @@ int compress(const CompressOptions& options) {
     const OutputOptions target =
         choose_output(options.target, options.common, path == "-" ? "-" : path + ".szkv", input);
     Output output(target, &input);
-    Compressor compressor(options, axes, codebooks, console);
+    Compressor compressor(options, axes, codebooks, workers.get(), console);
     compressor.run(input, output, embedded);
     output.commit();
 
@@ -241,6 +247,7 @@ void add_compress(CLI::App& app, Run& run) {
   add_mode_option(*command, options->mode);
   add_unit_tokens_option(*command, options->unit_tokens);
   add_window_option(*command, options->window);
+  add_threads_option(*command, options->threads);
   add_source_options(*command, options->source);
   command->callback([options, &run] { run = [options] { return compress(*options); }; });
 }

@@ -141,8 +141,7 @@ void ContainerReader::read_index(std::uint64_t block_offset) {
 
 // ---- Frames
 
-Bytes decode_frame(const ReadFrame& frame, const Codebooks& codebooks, const std::string& file,
-                   std::vector<std::uint8_t>& values) {
+Bytes Decoder::decode(const ReadFrame& frame, const std::string& file) {
   const std::string what = file + ": frame " + std::to_string(frame.number);
   splitzip_tensor tensor = frame.tensor;
   if (frame.codebook_hash != 0) {
@@ -155,8 +154,10 @@ Bytes decode_frame(const ReadFrame& frame, const Codebooks& codebooks, const std
   }
   const auto to = ensure(values, static_cast<std::size_t>(frame.original_bytes));
   const splitzip_layout layout = layout_of(to.data(), tensor, frame.order);
+  splitzip_decode_options options = SPLITZIP_DECODE_OPTIONS_INIT;
+  options.workers = workers;
   splitzip_error error = SPLITZIP_ERROR_INIT;
-  check(splitzip_decode(&frame.frame, &tensor, &layout, 1, &error), error, what);
+  check(splitzip_decode(&frame.frame, &tensor, &layout, 1, &options, &error), error, what);
   return to;
 }
 

@@ -80,8 +80,14 @@ class ContainerReader {
   FileIndex seen_;
 };
 
-/// Decodes a frame into `values`, which it resizes as needed, and returns the piece of the original.
-Bytes decode_frame(const ReadFrame& frame, const Codebooks& codebooks, const std::string& file,
-                   std::vector<std::uint8_t>& values);
+/// What decoding a frame takes beside the frame.
+struct Decoder {
+  Codebooks codebooks;
+  splitzip_workers* workers = nullptr;
+  std::vector<std::uint8_t> values;  // of the last frame
+
+  /// The piece of the original; `file` is for messages.
+  Bytes decode(const ReadFrame& frame, const std::string& file);
+};
 
 }  // namespace splitzip::cli

@@ -7,6 +7,7 @@
 #include "container.hpp"
 #include "json.hpp"
 #include "text.hpp"
+#include "workers.hpp"
 
 namespace splitzip::cli {
 namespace {
@@ -17,6 +18,7 @@ struct DecodeOptions {
   CommonOptions common;
   TargetOptions target;
   std::vector<std::string> codebook_paths;
+  std::uint32_t threads = 0;
 };
 
 struct Decoded {
@@ -26,16 +28,15 @@ struct Decoded {
 };
 
 /// Decodes and verifies all frames; `output` may be NULL.
-Decoded decode_all(Input& input, Codebooks& codebooks, Output* output, Console& console) {
+Decoded decode_all(Input& input, Decoder& decoder, Output* output, Console& console) {
   ContainerReader reader(input);
   if (!reader.codebook_set().empty()) {
-    codebooks = Codebooks();  // a file with a set of its own is decoded by that one and no other
-    codebooks.add(parse_codebook_set(reader.codebook_set(), input.name() + ": embedded codebook set"));
+    decoder.codebooks = Codebooks();  // a file with a set of its own is decoded by that one and no other
+    decoder.codebooks.add(parse_codebook_set(reader.codebook_set(), input.name() + ": embedded codebook set"));
   }
-  std::vector<std::uint8_t> values;
   Decoded decoded;
   while (const auto frame = reader.next()) {
-    const Bytes piece = decode_frame(*frame, codebooks, input.name(), values);
+    const Bytes piece = decoder.decode(*frame, input.name());
     if (output != nullptr) output->write(piece);
     ++decoded.frames;
     console.progress(input.name(), input.position(), input.size());
@@ -67,13 +68,14 @@ std::string default_path(const std::string& path) {
 
 int decompress(const DecodeOptions& options) {
   Console console(options.common.quiet, options.common.verbose);
+  const Workers workers = make_workers(options.threads);
   return for_each_input(options.common, console, [&](const std::string& path) {
-    Codebooks codebooks = load_codebooks(options);
+    Decoder decoder{.codebooks = load_codebooks(options), .workers = workers.get(), .values = {}};
     Input input(path);
     const OutputOptions target =
         choose_output(options.target, options.common, options.target.path.empty() ? default_path(path) : "", input);
     Output output(target, &input);
-    const Decoded decoded = decode_all(input, codebooks, &output, console);
+    const Decoded decoded = decode_all(input, decoder, &output, console);
     output.commit();
     console.info(format("%s: %llu => %llu bytes, %s", input.name().c_str(),
                         static_cast<unsigned long long>(decoded.file_bytes),
@@ -88,10 +90,11 @@ int decompress(const DecodeOptions& options) {
 
 int test(const DecodeOptions& options) {
   Console console(options.common.quiet, options.common.verbose);
+  const Workers workers = make_workers(options.threads);
   return for_each_input(options.common, console, [&](const std::string& path) {
-    Codebooks codebooks = load_codebooks(options);
+    Decoder decoder{.codebooks = load_codebooks(options), .workers = workers.get(), .values = {}};
     Input input(path);
-    const Decoded decoded = decode_all(input, codebooks, nullptr, console);
+    const Decoded decoded = decode_all(input, decoder, nullptr, console);
     console.info(format("%s: ok, %llu bytes in %llu frames", input.name().c_str(),
                         static_cast<unsigned long long>(decoded.original_bytes),
                         static_cast<unsigned long long>(decoded.frames)));
@@ -107,6 +110,7 @@ void add_decompress(CLI::App& app, Run& run) {
   add_common_options(*command, options->common);
   add_target_options(*command, options->target);
   add_codebooks_option(*command, options->codebook_paths);
+  add_threads_option(*command, options->threads);
   command->callback([options, &run] { run = [options] { return decompress(*options); }; });
 }
 
@@ -115,6 +119,7 @@ void add_test(CLI::App& app, Run& run) {
   const auto options = std::make_shared<DecodeOptions>();
   add_common_options(*command, options->common);
   add_codebooks_option(*command, options->codebook_paths);
+  add_threads_option(*command, options->threads);
   command->callback([options, &run] { run = [options] { return test(*options); }; });
 }
 

@@ -5,13 +5,12 @@ namespace splitzip::cli {
 
 void check(splitzip_status status, const splitzip_error& error, const std::string& what) {
   if (status == SPLITZIP_OK) return;
-  std::string message = what + ": ";
-  if (error.message != nullptr && *error.message != '\0') message += std::string(error.message) + " (";
-  if (error.chunk != SPLITZIP_NOWHERE) message += "chunk " + std::to_string(error.chunk) + ", ";
-  if (error.offset != SPLITZIP_NOWHERE) message += "byte " + std::to_string(error.offset) + ", ";
-  message += splitzip_status_name(status);
-  if (error.message != nullptr && *error.message != '\0') message += ")";
-  throw Error(message);
+  const char* const name = splitzip_status_name(status);
+  if (error.message == nullptr || *error.message == '\0') throw Error(what + ": " + name);
+  std::string message = what + ": " + error.message + " (";
+  if (error.chunk != SPLITZIP_NOWHERE) message.append("chunk ").append(std::to_string(error.chunk)).append(", ");
+  if (error.offset != SPLITZIP_NOWHERE) message.append("byte ").append(std::to_string(error.offset)).append(", ");
+  throw Error(message + name + ")");
 }
 
 void check(splitzip_status status, const std::string& what) {

@@ -131,7 +131,7 @@ class FileInspector {
   /// The first frames hold the length field and the header; they are raw, so no codebook is needed to read them.
   void collect_header(const ReadFrame& frame) {
     if (frame.original_offset >= header_end() || frame.codebook_hash != 0) return;
-    const Bytes piece = decode_frame(frame, Codebooks(), reader_.name(), values_);
+    const Bytes piece = decoder_.decode(frame, reader_.name());
     header_.insert(header_.end(), piece.begin(), piece.end());
   }
 
@@ -223,7 +223,7 @@ class FileInspector {
   std::vector<std::size_t> frame_parts_;  // of each frame, the part where it begins
   std::vector<PartFacts> parts_;
   std::vector<std::uint8_t> header_;
-  std::vector<std::uint8_t> values_;
+  Decoder decoder_;
 };
 
 void inspect_codebook_set(Input& input, bool as_json) {

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Help, version, verbosity, and command lines that are wrong: exit code 2, and nothing on standard output."""
+import re
+
+import pytest
+
+from conftest import message, run
+
+COMMANDS = ["calibrate", "compress", "decompress", "inspect", "test", "bench"]
+
+
+@pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS)])
+def test_help_is_on_standard_output(command):
+    for flag in ("-h", "--help"):
+        done = run(*command, flag)
+        assert done.stderr == b""
+        assert ("Usage: splitzip " + " ".join(command)).encode().strip() in done.stdout
+    assert b"Exit codes: 0 done" in run("--help").stdout
+
+
+def test_version():
+    done = run("-V")
+    assert re.fullmatch(rb"splitzip \d+\.\d+\.\d+, format \d+\n", done.stdout) and done.stderr == b""
+    assert run("--version").stdout == done.stdout
+
+
+def test_nothing_asked():
+    done = run(code=2)
+    assert done.stdout == b"" and b"Subcommands:" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments, expected",
+    [
+        (["explode"], "not expected: explode"),
+        (["compress", "--bad"], "not expected: --bad"),
+        (["--bad"], "not expected: --bad"),
+        (["compress"], "no input file"),
+        (["compress", "x"], "needs --codebook FILE"),
+        (["compress", "--mode", "best", "x"], "best"),
+        (["compress", "x", "-o"], "--output"),
+        (["compress", "--mode", "raw", "--window", "1KiB", "x"], "--window"),
+        (["compress", "--mode", "raw", "--window", "2GiB", "x"], "--window"),
+        (["compress", "--mode", "raw", "--window", "much", "x"], "--window"),
+        (["compress", "--mode", "raw", "--unit-tokens", "-1", "x"], "--unit-tokens"),
+        (["calibrate", "x"], "needs -o FILE or --save-counts FILE"),
+        (["calibrate", "-o", "y"], "no input file"),
+        (["decompress"], "no input file"),
+        (["inspect"], "no input file"),
+        (["test"], "no input file"),
+        (["bench"], "no input file"),
+        (["bench", "--repeats", "0", "x"], "--repeats"),
+    ],
+)
+def test_wrong_command_line(work, arguments, expected):
+    done = run(*arguments, code=2)
+    text = done.stderr.decode()
+    assert done.stdout == b"" and text.startswith("splitzip: ") and expected in text
+    assert re.search(r"Try 'splitzip.* --help'\.", text)
+
+
+@pytest.mark.parametrize(
+    "options, expected",
+    [
+        (["--shape", "3"], "--shape needs --dtype"),
+        (["--dtype", "q7"], "--dtype q7"),
+        (["--dtype", "f4"], "--dtype f4"),
+        (["--dtype", "bf16", "--shape", "4294967296,4294967296"], "overflows"),
+        (["--axes", "head,row"], '"row" is none of'),
+        (["--axes", "dim,token"], "the order has to be"),
+        (["--axes", "head,batch,token,dim"], "the order has to be"),
+        (["--axes", ""], "is none of"),
+        (["--axes", "token,dim", "--axes", "batch,token"], "given twice"),
+        (["-o", "-", "--json"], "standard output"),
+    ],
+)
+def test_options_that_cannot_be(work, samples, options, expected):
+    assert expected in message("compress", "--mode", "raw", samples / "in.safetensors", *options, code=2)
+    assert list(work.iterdir()) == []
+
+
+def test_one_output_for_several_inputs(work, samples):
+    text = message("compress", "--mode", "raw", samples / "in.safetensors", samples / "sample.safetensors", "-o", "y", code=2)
+    assert "several inputs" in text and list(work.iterdir()) == []
+
+
+def test_shape_that_is_not_the_file(work):
+    (work / "x").write_bytes(bytes(100))
+    array = ("compress", "--mode", "raw", "--dtype", "bf16", "x")
+    assert "has 100 bytes, but 98 by its shape" in message(*array, "--shape", "49")
+    (work / "x").write_bytes(bytes(101))
+    assert "101 bytes are no whole number of values" in message(*array)
+
+
+def test_verbosity(work, samples):
+    command = ("compress", "--codebook", samples / "kv.szcb", samples / "in.safetensors", "-o", "y", "-f")
+    assert b"ratio" in run(*command).stderr
+    assert run(*command, "-q").stderr == b"" == run(*command, "-q").stdout
+    assert run(*command, "-k").stdout == b""
+    assert (samples / "in.safetensors").exists()
