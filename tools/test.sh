@@ -58,7 +58,10 @@ if ! cat $requirements | cmp -s - "$venv/installed.txt"; then
   "$venv/bin/python" -m pip install -q --disable-pip-version-check $(printf -- '-r %s ' $requirements)
   cat $requirements > "$venv/installed.txt"
 fi
-[ -n "$nvcc" ] || nvcc=$(ls "$venv"/lib/python3*/site-packages/nvidia/*/bin/nvcc)
+if [ -z "$nvcc" ]; then
+  nvcc=$(ls "$venv"/lib/python3*/site-packages/nvidia/*/bin/nvcc)
+  [ -e "${nvcc%/bin/nvcc}/lib64" ] || ln -s lib "${nvcc%/bin/nvcc}/lib64" # where nvcc has the linker look
+fi
 echo "nvcc: $nvcc; $("$venv/bin/python" --version)"
 
 say "Python package"
