@@ -103,21 +103,30 @@ HWY_BEFORE_NAMESPACE();
 namespace splitzip {
 namespace HWY_NAMESPACE {
 
-/// A full chunk of one type.
+/// A full chunk of one type. It is worked on as four rows of 32 vectors, so that a Quad has values of whole lanes.
 template <std::uint32_t kType>
 struct Chunk {
   static constexpr ElementFormat kFormat = element_format(kType);
   static constexpr std::uint32_t kVectorValues = kFormat.values_per_vector();
   static constexpr std::uint32_t kValues = kChunkVectors * kVectorValues;
-  static_assert(kValues % kQuad == 0, "loops need whole steps");
+  static constexpr std::size_t kR = kRow<kType>;
+  static constexpr std::uint32_t kWords = kValues / 32;  // of 2-bit codes
+  static_assert(kR % kWidth == 0, "loops need whole steps");
   using Order = LaneOrder<kVectorValues / 4>;
+  using Codes = std::array<std::uint64_t, kWords>;  // in lane order
 
   alignas(64) std::array<std::uint8_t, kValues> deltas;
-  alignas(64) std::array<std::uint8_t, kValues / 4> rows;
-  alignas(64) std::array<std::uint64_t, Order::kWords> tier1;
-  alignas(64) std::array<std::uint64_t, Order::kWords> tier2;
-  alignas(64) std::array<std::uint64_t, Order::kWords> tier3;
   alignas(64) std::array<std::uint8_t, kValues> base_buffer;
+  alignas(64) Codes tier1;
+  alignas(64) Codes tier2;
+  alignas(64) Codes tier3;
+  std::array<std::uint64_t, kWords + 2> stream2;
+  std::array<std::uint64_t, kWords + 2> stream3;
+
+  template <std::size_t kSize>
+  static HWY_INLINE std::uint8_t* bytes_of(std::array<std::uint64_t, kSize>& words) {
+    return reinterpret_cast<std::uint8_t*>(words.data());
+  }
 
   static HWY_INLINE Bytes delta(Bytes symbol, const std::uint8_t* base) {
     const Bytes difference = hn::Sub(symbol, load_bytes(base));
@@ -125,108 +134,124 @@ struct Chunk {
     return hn::And(difference, fill(kFormat.symbol_mask()));
   }
 
-  /// Rest planes; deltas of a quad of values.
-  static HWY_INLINE Quad split(const std::uint8_t* content, std::size_t i, const std::uint8_t* bases, const RestPlanes& rest) {
-    const Quad s = Format<kType>::split(content + i * kFormat.bytes, i, rest);
+  /// Rest planes; deltas, which are kept for the escapes.
+  HWY_INLINE Quad split(const std::uint8_t* content, std::size_t i, const std::uint8_t* bases, const PlanePointers& planes) {
+    const Quad s = Format<kType>::split(content, i, planes);
     const std::uint8_t* const base = bases + i;
-    return {delta(s.a, base), delta(s.b, base + kWidth), delta(s.c, base + 2 * kWidth), delta(s.d, base + 3 * kWidth)};
+    const Quad d = {delta(s.a, base), delta(s.b, base + kR), delta(s.c, base + 2 * kR), delta(s.d, base + 3 * kR)};
+    store_quad(d, deltas.data() + i, kR);
+    return d;
   }
 
-  static HWY_INLINE Quad clip(const Quad& deltas) {
+  static HWY_INLINE Quad clip(const Quad& q) {
     const Bytes limit = fill(kEscapeCode);
-    return {hn::Min(deltas.a, limit), hn::Min(deltas.b, limit), hn::Min(deltas.c, limit), hn::Min(deltas.d, limit)};
+    return {hn::Min(q.a, limit), hn::Min(q.b, limit), hn::Min(q.c, limit), hn::Min(q.d, limit)};
   }
 
-  /// Join what the deltas say with the rest planes.
-  void join(const std::uint8_t* bases, const ConstRestPlanes& rest, std::uint8_t* content) const {
-    for (std::size_t i = 0; i < kValues; i += kQuad) {
-      const Quad d = load_quad(deltas.data() + i), b = load_quad(bases + i);
-      Format<kType>::join({hn::Add(d.a, b.a), hn::Add(d.b, b.b), hn::Add(d.c, b.c), hn::Add(d.d, b.d)}, i, rest,
-                          content + i * kFormat.bytes);
+  /// What deltas and bases say, joined with the rest planes.
+  HWY_INLINE void join(const std::uint8_t* bases, const ConstPlanePointers& planes, std::uint8_t* content) const {
+    for (std::size_t i = 0; i < kR; i += kWidth) {
+      const Quad d = load_quad(deltas.data() + i, kR), b = load_quad(bases + i, kR);
+      Format<kType>::join({hn::Add(d.a, b.a), hn::Add(d.b, b.b), hn::Add(d.c, b.c), hn::Add(d.d, b.d)}, i, planes, content);
     }
   }
 
-  /// The escape bytes at `to`, and zeros up to a word.
-  void put_escapes(const std::array<std::uint64_t, Order::kWords>& codes, std::uint8_t* to) const {
-    for (std::uint32_t w = 0; w < Order::kWords; ++w) {
+  /// Call visit(number) for each value whose code is 3, in lane order.
+  template <typename Visit>
+  static HWY_INLINE void for_each_three(const Codes& codes, Visit visit) {
+    std::uint64_t words = 0;  // Few have one, and it is cheaper to find these first.
+    for (std::uint32_t w = 0; w < kWords; ++w) words |= std::uint64_t{threes(codes[w]) != 0} << w;
+    for (; words != 0; words &= words - 1) {
+      const auto w = static_cast<std::uint32_t>(__builtin_ctzll(words));
       for (std::uint64_t set = threes(codes[w]); set != 0; set &= set - 1) {
-        *to++ = deltas[Order::value_number(w, static_cast<std::uint32_t>(__builtin_ctzll(set)) / 2)];
+        visit(Order::value_number(w, static_cast<std::uint32_t>(__builtin_ctzll(set)) / 2));
       }
     }
+  }
+  /// The deltas whose code is 3, and zeros up to a word.
+  HWY_INLINE void put_escapes(const Codes& codes, std::uint8_t* to) const {
+    for_each_three(codes, [&](std::uint32_t i) HWY_ATTR { *to++ = deltas[i]; });
     store(to, std::uint32_t{0});
   }
-  void take_escapes(const std::array<std::uint64_t, Order::kWords>& codes, const std::uint8_t* from) {
-    for (std::uint32_t w = 0; w < Order::kWords; ++w) {
-      for (std::uint64_t set = threes(codes[w]); set != 0; set &= set - 1) {
-        deltas[Order::value_number(w, static_cast<std::uint32_t>(__builtin_ctzll(set)) / 2)] = *from++;
-      }
-    }
+  HWY_INLINE void take_escapes(const Codes& codes, const std::uint8_t* from) {
+    for_each_three(codes, [&](std::uint32_t i) HWY_ATTR { deltas[i] = *from++; });
   }
 
-  /// The words of the variable part, or more than raw_words if it would be too long.
+  /// Planes and variable part. Returns its words; if they are more than raw_words, it is unfinished.
   std::uint32_t encode_tiered(const ChunkCoder& coder, const std::uint8_t* bases, const std::uint8_t* content, std::uint32_t raw_words,
-                              const RestPlanes& planes, std::uint8_t* variable) {
+                              const PlanePointers& planes, std::uint8_t* variable) {
     const Bytes three = fill(3);
     const Bytes ranks = table16(coder.rank_of_clipped.data());
     const Bytes above3 = hn::SaturatedSub(ranks, three), above6 = hn::SaturatedSub(above3, three);
     const Bytes codes1 = hn::Min(ranks, three), codes2 = hn::Min(above3, three), codes3 = hn::Min(above6, three);
-    std::uint8_t* const plane = planes[kFormat.rest_planes];
-    alignas(64) std::array<std::uint8_t, kValues / 4> rows3;
-    for (std::size_t i = 0; i < kValues; i += kQuad) {
-      const Quad d = split(content, i, bases, planes);
-      store_quad(d, deltas.data() + i);
-      const Quad clipped = clip(d);
-      store_bytes(pack2(look_up(codes1, clipped)), plane + i / 4);
-      store_bytes(pack2(look_up(codes2, clipped)), rows.data() + i / 4);
-      store_bytes(pack2(look_up(codes3, clipped)), rows3.data() + i / 4);
+    std::uint8_t* const code_plane = planes[kFormat.rest_planes];
+    for (std::size_t i = 0; i < kR; i += kWidth) {
+      const Quad clipped = clip(split(content, i, bases, planes));
+      const Bytes packed1 = pack2_dealt(look_up(codes1, clipped));
+      store_quarters(collect<4>(packed1), code_plane + i / 4, kR / 4);
+      store_bytes(Order::to_lanes(packed1), bytes_of(tier1) + i);
+      store_bytes(Order::to_lanes(pack2_dealt(look_up(codes2, clipped))), bytes_of(tier2) + i);
+      store_bytes(Order::to_lanes(pack2_dealt(look_up(codes3, clipped))), bytes_of(tier3) + i);
     }
-    Order::to_lanes(plane, tier1.data());
-    Order::to_lanes(rows.data(), tier2.data());
-    Order::to_lanes(rows3.data(), tier3.data());
 
+    // First the codes of tier 2, and beside each of them what would be its tier 3; then those that have one.
+    CodeWriter writer2(bytes_of(stream2)), writer3(bytes_of(stream3));
     std::uint32_t count2 = 0, count3 = 0, escapes = 0;
-    CodeWriter writer(variable);
-    for (std::uint32_t w = 0; w < Order::kWords; ++w) {
+    for (std::uint32_t w = 0; w < kWords; ++w) {
       const std::uint64_t set = threes(tier1[w]);
       const std::uint32_t count = count_of(set);
-      writer.put(squeeze(tier2[w], set), count);
+      writer2.put(squeeze(tier2[w], set), count);
+      writer3.put(squeeze(tier3[w], set), count);
       count2 += count;
-      count3 += count_of(threes(tier2[w]));
-      escapes += count_of(threes(tier3[w]));
+    }
+    writer2.finish();
+    writer3.finish();
+    const std::uint32_t stream_words = (count2 + 31) / 32;
+    std::memcpy(variable, stream2.data(), 8 * std::size_t{stream_words});
+    for (std::uint32_t w = 0; w < stream_words; ++w) {
+      count3 += count_of(threes(stream2[w]));
+      escapes += count_of(threes(stream3[w]));
     }
     const std::uint32_t code_bytes = (2 * (count2 + count3) + 7) / 8;
     const std::uint32_t words = (code_bytes + escapes + 3) / 4;
     if (words > raw_words) return words;
-    for (std::uint32_t w = 0; w < Order::kWords; ++w) {
-      const std::uint64_t set = threes(tier2[w]);
-      writer.put(squeeze(tier3[w], set), count_of(set));
+    CodeWriter writer(variable, count2);
+    for (std::uint32_t w = 0; w < stream_words; ++w) {
+      const std::uint64_t set = threes(stream2[w]);
+      writer.put(squeeze(stream3[w], set), count_of(set));
     }
     writer.finish();
-    put_escapes(tier3, variable + code_bytes);
+    if (escapes != 0) put_escapes(tier3, variable + code_bytes);
     return words;
   }
 
-  /// nullptr, or what is wrong; like the functions of chunk_codec.hpp.
-  const char* decode_tiered(const ChunkCoder& coder, const std::uint8_t* plane, std::uint32_t words, const std::uint8_t* variable) {
-    Order::to_lanes(plane, tier1.data());
+  /// The deltas; nullptr, or what is wrong.
+  const char* decode_tiered(const ChunkCoder& coder, const std::uint8_t* code_plane, std::uint32_t words, const std::uint8_t* variable) {
+    alignas(64) std::array<std::uint8_t, kR> dealt1;
+    for (std::size_t i = 0; i < kR; i += kWidth) {
+      const Bytes codes = deal<4>(load_quarters(code_plane + i / 4, kR / 4));
+      store_bytes(codes, dealt1.data() + i);
+      store_bytes(Order::to_lanes(codes), bytes_of(tier1) + i);
+    }
     std::uint32_t count2 = 0, count3 = 0, escapes = 0;
-    for (std::uint32_t w = 0; w < Order::kWords; ++w) count2 += count_of(threes(tier1[w]));
+    for (std::uint32_t w = 0; w < kWords; ++w) count2 += count_of(threes(tier1[w]));
     const std::uint32_t available = 4 * words;
     if ((2 * count2 + 7) / 8 > available) return "variable part is too short for its tier-2 codes";
-    std::uint32_t position = 0;
-    for (std::uint32_t w = 0; w < Order::kWords; ++w) {
-      const std::uint64_t set = threes(tier1[w]);
-      tier2[w] = spread(codes_at(variable, position), set);
-      position += count_of(set);
-      count3 += count_of(threes(tier2[w]));
-    }
+
+    // Beside each code of tier 2 its tier 3, zero if it has none; then both to the places that tier 1 says.
+    const std::uint32_t stream_words = (count2 + 31) / 32;
+    for (std::uint32_t w = 0; w < stream_words; ++w) stream2[w] = load<std::uint64_t>(variable + 8 * std::size_t{w});
+    if (count2 % 32 != 0) stream2[stream_words - 1] &= (std::uint64_t{1} << 2 * count2 % 64) - 1;
+    for (std::uint32_t w = 0; w < stream_words; ++w) count3 += count_of(threes(stream2[w]));
     const std::uint32_t code_bytes = (2 * (count2 + count3) + 7) / 8;
     if (code_bytes > available) return "variable part is too short for its tier-3 codes";
-    for (std::uint32_t w = 0; w < Order::kWords; ++w) {
-      const std::uint64_t set = threes(tier2[w]);
-      tier3[w] = spread(codes_at(variable, position), set);
-      position += count_of(set);
-      escapes += count_of(threes(tier3[w]));
+    std::uint32_t position = count2;
+    for (std::uint32_t w = 0; w < stream_words; ++w) {
+      const std::uint64_t set = threes(stream2[w]);
+      const std::uint32_t count = count_of(set);
+      stream3[w] = spread(codes_at(variable, position, count), set);
+      position += count;
+      escapes += count_of(threes(stream3[w]));
     }
     if ((code_bytes + escapes + 3) / 4 != words) return "variable part has another length than its codes need";
     const std::uint32_t used = 2 * position % 8;
@@ -234,65 +259,59 @@ struct Chunk {
         !all_zero(variable + code_bytes + escapes, available - code_bytes - escapes)) {
       return "padding of the variable part is not zero";
     }
+    position = 0;
+    for (std::uint32_t w = 0; w < kWords; ++w) {
+      const std::uint64_t set = threes(tier1[w]);
+      const std::uint32_t count = count_of(set);
+      tier2[w] = spread(codes_at(bytes_of(stream2), position, count), set);
+      tier3[w] = spread(codes_at(bytes_of(stream3), position, count), set);
+      position += count;
+    }
 
-    alignas(64) std::array<std::uint8_t, kValues / 4> rows3;
-    Order::to_rows(tier2.data(), rows.data());
-    Order::to_rows(tier3.data(), rows3.data());
     const Bytes delta_of_rank = table16(coder.delta_of_rank.data());
-    for (std::size_t i = 0; i < kValues; i += kQuad) {
-      // The codes of a value add up to its rank, which has room in four bits.
-      const Pairs codes1 = spread2(deal<4>(load_bytes(plane + i / 4))), codes2 = spread2(deal<4>(load_bytes(rows.data() + i / 4))),
-                  codes3 = spread2(deal<4>(load_bytes(rows3.data() + i / 4)));
-      const Quad ranks = unpack_dealt_pairs({hn::Add(hn::Add(codes1.even, codes2.even), codes3.even),
-                                             hn::Add(hn::Add(codes1.odd, codes2.odd), codes3.odd)});
-      store_quad(look_up(delta_of_rank, ranks), deltas.data() + i);
+    for (std::size_t i = 0; i < kR; i += kWidth) {
+      // The codes of a value add up to its rank, for which four bits are enough.
+      const Spread codes1 = spread2(load_bytes(dealt1.data() + i)), codes2 = spread2(Order::to_rows(load_bytes(bytes_of(tier2) + i))),
+                   codes3 = spread2(Order::to_rows(load_bytes(bytes_of(tier3) + i)));
+      const Spread ranks = {hn::Add(hn::Add(codes1.fields01, codes2.fields01), codes3.fields01),
+                            hn::Add(hn::Add(codes1.fields23, codes2.fields23), codes3.fields23)};
+      store_quad(look_up(delta_of_rank, unpack_spread(ranks)), deltas.data() + i, kR);
     }
     if (escapes != 0) take_escapes(tier3, variable + code_bytes);
     return nullptr;
   }
 
-  /// For the escapes of fixed4: a 3 in lane order for each code that is 15. Returns how many.
-  std::uint32_t find_escapes() {
-    const Bytes fifteen = fill(kEscapeCode), three = fill(3);
-    Bytes any = hn::Zero(kTag8);
-    for (std::size_t i = 0; i < kValues; i += kQuad) {
-      const Quad c = clip(load_quad(deltas.data() + i));
-      const auto escape = [&](Bytes v) HWY_ATTR { return hn::IfThenElseZero(hn::Eq(v, fifteen), three); };
-      const Bytes found = pack2({escape(c.a), escape(c.b), escape(c.c), escape(c.d)});
-      any = hn::Or(any, found);
-      store_bytes(found, rows.data() + i / 4);
-    }
-    if (hn::AllTrue(kTag8, hn::Eq(any, hn::Zero(kTag8)))) return 0;
-    Order::to_lanes(rows.data(), tier3.data());
-    std::uint32_t escapes = 0;
-    for (std::uint32_t w = 0; w < Order::kWords; ++w) escapes += count_of(threes(tier3[w]));
-    return escapes;
+  /// For the escapes of fixed4: a 3 in tier3 for each code that is 15.
+  HWY_INLINE void mark_escapes(const Quad& codes, std::size_t i) {
+    alignas(16) static constexpr std::uint8_t kThreeFor15[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3};
+    store_bytes(Order::to_lanes(pack2_dealt(look_up(table16(kThreeFor15), codes))), bytes_of(tier3) + i);
+  }
+  std::uint32_t count_marked() const {
+    std::uint32_t bits = 0;
+    for (const std::uint64_t codes : tier3) bits += count_of(codes);
+    return bits / 2;
   }
 
-  std::uint32_t encode_fixed4(const std::uint8_t* bases, const std::uint8_t* content, std::uint32_t raw_words, const RestPlanes& planes,
+  std::uint32_t encode_fixed4(const std::uint8_t* bases, const std::uint8_t* content, std::uint32_t raw_words, const PlanePointers& planes,
                               std::uint8_t* variable) {
-    std::uint8_t* const plane = planes[kFormat.rest_planes];
-    Bytes largest = hn::Zero(kTag8);
-    for (std::size_t i = 0; i < kValues; i += kQuad) {
-      const Quad d = split(content, i, bases, planes);
-      store_quad(d, deltas.data() + i);
-      largest = hn::Max(largest, hn::Max(hn::Max(d.a, d.b), hn::Max(d.c, d.d)));
-      pack4(clip(d), plane + i / 2);
+    for (std::size_t i = 0; i < kR; i += kWidth) {
+      const Quad codes = clip(split(content, i, bases, planes));
+      pack4(codes, planes[kFormat.rest_planes] + i / 2, kR / 2);
+      mark_escapes(codes, i);
     }
-    if (hn::AllTrue(kTag8, hn::Lt(largest, fill(kEscapeCode)))) return 0;
-    const std::uint32_t words = (find_escapes() + 3) / 4;
-    if (words <= raw_words) put_escapes(tier3, variable);
+    const std::uint32_t escapes = count_marked();
+    const std::uint32_t words = (escapes + 3) / 4;
+    if (escapes != 0 && words <= raw_words) put_escapes(tier3, variable);
     return words;
   }
 
-  const char* decode_fixed4(const std::uint8_t* plane, std::uint32_t words, const std::uint8_t* variable) {
-    Bytes largest = hn::Zero(kTag8);
-    for (std::size_t i = 0; i < kValues; i += kQuad) {
-      const Quad codes = unpack4(plane + i / 2);
-      largest = hn::Max(largest, hn::Max(hn::Max(codes.a, codes.b), hn::Max(codes.c, codes.d)));
-      store_quad(codes, deltas.data() + i);
+  const char* decode_fixed4(const std::uint8_t* code_plane, std::uint32_t words, const std::uint8_t* variable) {
+    for (std::size_t i = 0; i < kR; i += kWidth) {
+      const Quad codes = unpack4(code_plane + i / 2, kR / 2);
+      store_quad(codes, deltas.data() + i, kR);
+      mark_escapes(codes, i);
     }
-    const std::uint32_t escapes = hn::AllTrue(kTag8, hn::Lt(largest, fill(kEscapeCode))) ? 0 : find_escapes();
+    const std::uint32_t escapes = count_marked();
     if ((escapes + 3) / 4 != words) return "variable part has another length than its codes need";
     if (!all_zero(variable + escapes, 4 * words - escapes)) return "padding of the variable part is not zero";
     if (escapes != 0) take_escapes(tier3, variable);
@@ -314,7 +333,7 @@ ChunkRecord encode_type(const ChunkCoder& coder, const ChunkValues& values, cons
     std::memset(padded.data() + content_bytes, 0, kChunkBytes - content_bytes);
     whole = padded.data();
   }
-  const RestPlanes planes = full ? to.planes : buffer.planes<std::uint8_t>();
+  const PlanePointers planes = full ? to.planes : buffer.planes<std::uint8_t>();
   const std::uint32_t raw_words = coder.planes.raw_words(values.vectors);
   const std::uint8_t* const bases = base_row(coder, values, Chunk<kType>::kValues, chunk.base_buffer.data());
   const std::uint32_t words = coder.mode == SPLITZIP_MODE_TIERED
@@ -334,7 +353,7 @@ const char* decode_type(const ChunkCoder& coder, const ChunkValues& values, std:
                         std::uint8_t* content) {
   Chunk<kType> chunk;
   PlaneBuffer buffer;
-  ConstRestPlanes planes = from.planes;
+  ConstPlanePointers planes = from.planes;
   if (values.vectors != kChunkVectors) {
     for (std::uint32_t p = 0; p < coder.planes.count; ++p) {
       const std::size_t bytes = std::size_t{values.vectors} * coder.planes.vector_bytes[p];
