@@ -2,6 +2,12 @@
 #include "command.hpp"
 
 namespace splitzip::cli {
+namespace {
+
+/// CLI11 takes -1 for the largest unsigned number.
+CLI::Validator not_negative() { return CLI::Validator(CLI::NonNegativeNumber).description(""); }
+
+}  // namespace
 
 void add_common_options(CLI::App& command, CommonOptions& options) {
   command.add_option("FILE", options.inputs, "Input files; - is standard input")->type_name("");
@@ -26,6 +32,7 @@ void add_source_options(CLI::App& command, SourceOptions& options) {
                   "Shape of a raw array, as 8,1024,128; without it one axis as long as the file")
       ->delimiter(',')
       ->type_name("SIZE,...")
+      ->check(not_negative())
       ->allow_extra_args(false);
   command
       .add_option("--axes", options.axes,
@@ -61,12 +68,14 @@ void add_threads_option(CLI::App& command, std::uint32_t& threads) {
   command
       .add_option("-T,--threads", threads,
                   "Threads; 0: as many as the machine has processors (" + std::to_string(threads) + ")")
-      ->type_name("COUNT");
+      ->type_name("COUNT")
+      ->check(not_negative());
 }
 
 void add_unit_tokens_option(CLI::App& command, std::uint64_t& unit_tokens) {
   command.add_option("--unit-tokens", unit_tokens, "Tokens that can be decoded alone; 0: all tokens of a frame (0)")
-      ->type_name("COUNT");
+      ->type_name("COUNT")
+      ->check(not_negative());
 }
 
 void require_inputs(const CommonOptions& options) {

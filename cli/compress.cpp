@@ -191,6 +191,7 @@ class Compressor {
 };
 
 int compress(const CompressOptions& options) {
+  require_inputs(options.common);
   if (options.codebook_path.empty() && options.mode != SPLITZIP_MODE_RAW) {
     throw UsageError("compress needs --codebook FILE (see splitzip calibrate), or --mode raw");
   }

@@ -116,8 +116,8 @@ class HeaderBuilder final : public nlohmann::json_sax<Json> {
     return close_unknown();
   }
 
-  bool parse_error(std::size_t position, const std::string&, const Json::exception& error) override {
-    refuse("not valid JSON at byte " + std::to_string(position) + ": " + printable(error.what()));
+  bool parse_error(std::size_t position, const std::string&, const Json::exception&) override {
+    refuse("not valid JSON at byte " + std::to_string(position));
   }
 
  private:

@@ -23,12 +23,16 @@ std::string format(const char* pattern, ...) {
 
 std::string printable(std::string_view text) {
   std::string result;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7F) {
-      result += format("\\x%02x", byte);
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    // U+0080 to U+009F are control characters too, of two bytes in UTF-8.
+    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
+    const bool two_byte_control = byte == 0xC2 && next >= 0x80 && next <= 0x9F;
+    if (byte < 0x20 || byte == 0x7F || two_byte_control) {
+      result += format("\\x%02x", two_byte_control ? next : byte);
+      i += two_byte_control ? 1 : 0;
     } else {
-      result += c;
+      result += text[i];
     }
   }
   return result;

@@ -78,9 +78,10 @@ def test_every_type_with_a_codec_is_coded(work, own_codebook, dtype, mode):
     path.write_bytes(kv.safetensors(kv.cache(dtype=dtype)))
     packed = round_trip(path, "--mode", mode, codebook=own_codebook(path))
     facts = json.loads(run("inspect", "--json", packed).stdout)
-    assert {tensor["mode"] for tensor in facts["tensors"][1:]} == {mode}
-    if dtype != "F32":  # 23 of 32 bits are noise, and the header of so small a file counts
-        assert packed.stat().st_size < path.stat().st_size
+    # Four bits are no gain for a symbol of four bits.
+    gain = mode == "tiered" or dtype not in ("F8_E4M3", "I8", "U8")
+    assert {tensor["mode"] for tensor in facts["tensors"][1:]} == {mode if gain else "raw"}
+    assert all((tensor["ratio"] > 1) == gain for tensor in facts["tensors"][1:])
 
 
 def test_types_without_a_codec_are_raw(work, samples):
@@ -103,7 +104,7 @@ def test_file_of_the_safetensors_library(work, own_codebook):
 
     rng = np.random.default_rng(3)
     tensors = {f"t{i}": rng.standard_normal((2, 30, 16)).astype(np.float16) for i in range(5)}
-    tensors |= {"scalar": np.float32(1.5).reshape(()), "empty": np.zeros((0, 3), np.int64), "flags": rng.random(7) < 0.5}
+    tensors |= {"scalar": np.array(1.5, np.float32), "empty": np.zeros((0, 3), np.int64), "flags": rng.random(7) < 0.5}
     library.save_file(tensors, work / "x.safetensors", {"format": "np"})
     packed = round_trip(work / "x.safetensors", codebook=own_codebook(work / "x.safetensors"))
     run("decompress", "--codebook", "own.szcb", packed, "-o", "y.safetensors")
