@@ -49,8 +49,7 @@ class Compressor {
       prologue = prologue.subspan(static_cast<std::size_t>(piece.bytes));
     }
     for (const SafetensorsTensor& tensor : source.tensors()) {
-      if (tensor.bytes() > 0) compress_tensor(input, tensor, writer);
-      console_.progress(input.name(), input.position(), source.total_bytes());
+      if (tensor.bytes() > 0) compress_tensor(input, tensor, source.total_bytes(), writer);
     }
     input.expect_end("the data");
     file_bytes_ = writer.finish();
@@ -85,7 +84,8 @@ class Compressor {
     return {codebook, ""};
   }
 
-  void compress_tensor(Input& input, const SafetensorsTensor& tensor, ContainerWriter& writer) {
+  void compress_tensor(Input& input, const SafetensorsTensor& tensor, std::uint64_t total_bytes,
+                       ContainerWriter& writer) {
     const std::string label = tensor_label(input, tensor);
     const Bytes name(reinterpret_cast<const std::uint8_t*>(tensor.name.data()), tensor.name.size());
     const std::uint64_t key = tensor.name.empty() ? 0 : xxh64(name);
@@ -110,7 +110,7 @@ class Compressor {
         store(writer, data, key, i);
         ++grown;
       }
-      console_.progress(input.name(), input.position(), input.size());
+      console_.progress(input.name(), input.position(), total_bytes);
     }
     if (choice.codebook != nullptr && grown < pieces.count()) {
       ++totals_.coded_tensors;

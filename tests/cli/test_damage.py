@@ -93,7 +93,7 @@ def test_frame_of_another_file(work, samples):
     packed = (samples / "out.szkv").read_bytes()
     foreign = (work / "x.szkv").read_bytes()
     spliced = packed[: mine[1]["file_offset"] - 16] + foreign[other[1]["file_offset"] - 16 :]
-    assert "nonce" in message("test", "--codebook", samples / "kv.szcb", "-", input=spliced)
+    assert "NONCE_MISMATCH" in message("test", "--codebook", samples / "kv.szcb", "-", input=spliced)
 
 
 def test_declared_size_is_not_allocated(work, samples):
