@@ -37,7 +37,11 @@ class Layout(Struct):
 
 
 class EncodeOptions(Struct):
-    _fields_ = [("struct_size", c_size_t), ("nonce", c_uint64), ("checksums", c_int32)]
+    _fields_ = [("struct_size", c_size_t), ("nonce", c_uint64), ("checksums", c_int32), ("workers", c_void_p)]
+
+
+class DecodeOptions(Struct):
+    _fields_ = [("struct_size", c_size_t), ("workers", c_void_p)]
 
 
 class FrameSizes(Struct):
@@ -68,6 +72,8 @@ if PATH:
     lib.splitzip_codebook_set_load.argtypes = [c_char_p, c_size_t, POINTER(c_void_p), POINTER(Error)]
     lib.splitzip_codebook_set_save.argtypes = [c_void_p, c_void_p, c_size_t, POINTER(c_size_t)]
     lib.splitzip_calibration_destroy.argtypes = [c_void_p]
+    lib.splitzip_cpu_target_count.restype = c_size_t
+    lib.splitzip_cpu_target_name.restype = c_char_p
     lib.splitzip_frame_open.argtypes = [c_char_p, c_size_t, POINTER(c_uint64), POINTER(FrameStruct), POINTER(Error)]
 
 
@@ -75,6 +81,26 @@ def check(status, error=None):
     if status:
         message = error.message.decode() if error is not None and error.message else ""
         raise LibraryError(lib.splitzip_status_name(status).decode().removeprefix("SPLITZIP_ERROR_"), message)
+
+
+class Ways:
+    """The ways in which the library may work: each CPU target alone and with threads. All give the same."""
+
+    def __init__(self):
+        self.workers, self.chosen = c_void_p(), None
+        check(lib.splitzip_workers_create(c_uint32(3), byref(self.workers)))
+        self.targets = [lib.splitzip_cpu_target_name(c_size_t(i)) for i in range(lib.splitzip_cpu_target_count())]
+
+    def __iter__(self):
+        for self.chosen in (None, self.workers):
+            for target in self.targets:
+                check(lib.splitzip_cpu_target_select(target))
+                yield target.decode() + (" with threads" if self.chosen else "")
+        check(lib.splitzip_cpu_target_select(None))
+        self.chosen = None
+
+
+ways = Ways() if PATH else []
 
 
 class CodebookSet:
@@ -123,7 +149,8 @@ def encode(tensors, codebooks, nonce=0, has_checksums=True, slack=0):
     arrays = [np.ascontiguousarray(t.values, model.UNSIGNED[t.element_bytes]) for t in tensors]
     structs = array_of(TensorStruct, [describe(t, codebooks) for t in tensors])
     layouts = array_of(Layout, [layout(a) for a in arrays])
-    options, sizes, error = EncodeOptions(nonce=nonce, checksums=int(has_checksums)), FrameSizes(), Error()
+    options = EncodeOptions(nonce=nonce, checksums=int(has_checksums), workers=ways.chosen)
+    sizes, error = FrameSizes(), Error()
     count = c_size_t(len(tensors))
     check(lib.splitzip_get_frame_sizes(structs, count, byref(options), byref(sizes), byref(error)), error)
     capacity = sizes.bound_bytes if slack == 0 else sizes.known_bytes + slack
@@ -150,8 +177,9 @@ class OpenFrame:
         arrays = [np.empty((t.tokens, t.ranges, t.channels), model.UNSIGNED[model.ELEMENT_BYTES[t.type]])
                   for t in self.tensors]
         layouts, error = array_of(Layout, [layout(a) for a in arrays]), Error()
-        check(lib.splitzip_decode(byref(self.frame), array_of(TensorStruct, self.tensors), layouts,
-                                  c_size_t(len(arrays)), None, byref(error)), error)
+        tensors, options = array_of(TensorStruct, self.tensors), DecodeOptions(workers=ways.chosen)
+        check(lib.splitzip_decode(byref(self.frame), tensors, layouts, c_size_t(len(arrays)), byref(options),
+                                  byref(error)), error)
         return arrays
 
     def decode_unit(self, index, unit, first_token, token_count):
