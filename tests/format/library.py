@@ -144,9 +144,31 @@ def array_of(struct, items):
     return (struct * max(len(items), 1))(*items)
 
 
-def encode(tensors, codebooks, nonce=0, has_checksums=True, slack=0):
+def spread(array, gaps):
+    """A copy of the array that lies unaligned and with gaps between ranges and rows, all of them in bytes."""
+    if gaps is None:
+        return np.ascontiguousarray(array)
+    start, range_gap, row_gap = gaps
+    tokens, ranges, channels = array.shape
+    range_stride = channels * array.itemsize + range_gap
+    row_stride = ranges * range_stride + row_gap
+    memory = np.full(start + tokens * row_stride, 0x5A, np.uint8)
+    copy = np.ndarray(array.shape, array.dtype, memory, start, (row_stride, range_stride, array.itemsize))
+    copy[...] = array
+    return copy
+
+
+def gaps_are_untouched(array):
+    """Of an array made by spread()."""
+    memory = array.base.copy()
+    inside = np.ndarray(array.shape, array.dtype, memory, array.ctypes.data - array.base.ctypes.data, array.strides)
+    inside[...] = np.array(0x5A5A5A5A).astype(array.dtype)
+    return bool((memory == 0x5A).all())
+
+
+def encode(tensors, codebooks, nonce=0, has_checksums=True, slack=0, gaps=None):
     """Returns the frame; the buffer is as large as the bound, or smaller by -slack bytes than the frame itself."""
-    arrays = [np.ascontiguousarray(t.values, model.UNSIGNED[t.element_bytes]) for t in tensors]
+    arrays = [spread(t.values.astype(model.UNSIGNED[t.element_bytes], copy=False), gaps) for t in tensors]
     structs = array_of(TensorStruct, [describe(t, codebooks) for t in tensors])
     layouts = array_of(Layout, [layout(a) for a in arrays])
     options = EncodeOptions(nonce=nonce, checksums=int(has_checksums), workers=ways.chosen)
@@ -173,13 +195,15 @@ class OpenFrame:
             tensor.codebook = codebooks.find(identity.value)
             self.tensors.append(tensor)
 
-    def decode(self):
-        arrays = [np.empty((t.tokens, t.ranges, t.channels), model.UNSIGNED[model.ELEMENT_BYTES[t.type]])
+    def decode(self, gaps=None):
+        arrays = [spread(np.zeros((t.tokens, t.ranges, t.channels), model.UNSIGNED[model.ELEMENT_BYTES[t.type]]), gaps)
                   for t in self.tensors]
         layouts, error = array_of(Layout, [layout(a) for a in arrays]), Error()
         tensors, options = array_of(TensorStruct, self.tensors), DecodeOptions(workers=ways.chosen)
         check(lib.splitzip_decode(byref(self.frame), tensors, layouts, c_size_t(len(arrays)), byref(options),
                                   byref(error)), error)
+        for array in arrays if gaps else []:
+            assert gaps_are_untouched(array)
         return arrays
 
     def decode_unit(self, index, unit, first_token, token_count):
@@ -191,8 +215,8 @@ class OpenFrame:
         return array
 
 
-def decode(data, codebooks, expected_nonce=None):
-    return OpenFrame(data, codebooks, expected_nonce).decode()
+def decode(data, codebooks, expected_nonce=None, gaps=None):
+    return OpenFrame(data, codebooks, expected_nonce).decode(gaps)
 
 
 def calibrate(arrays, element_type, provenance):

@@ -43,12 +43,12 @@ def same_outcome(a, b):
     return same(a, b) or (isinstance(a, str) and isinstance(b, str) and {a, b} == payload)
 
 
-def compare(tensors, nonce=0, has_checksums=True):
+def compare(tensors, nonce=0, has_checksums=True, gaps=None):
     codebooks = library.CodebookSet(set_of(tensors))
     expected = model.encode_frame(tensors, nonce, has_checksums)
     for way in library.ways:
-        assert library.encode(tensors, codebooks, nonce, has_checksums) == expected, way
-        assert same(library.decode(expected, codebooks, nonce), [tensor.values for tensor in tensors]), way
+        assert library.encode(tensors, codebooks, nonce, has_checksums, gaps=gaps) == expected, way
+        assert same(library.decode(expected, codebooks, nonce, gaps), [tensor.values for tensor in tensors]), way
     return expected, codebooks
 
 
@@ -65,7 +65,8 @@ def test_every_type_mode_and_content(element_type, mode):
 def test_random_frames(seed):
     random = random_tensors.Random(8, seed)
     tensors = [random_tensors.tensor(random) for _ in range(random.integers(0, 5))]
-    frame, codebooks = compare(tensors, int(random.integers(2**64)), bool(random.random() < 0.8))
+    gaps = tuple(int(gap) for gap in random.choice([0, 0, 1, 2, 5, 16], 3)) if seed % 2 else None
+    frame, codebooks = compare(tensors, int(random.integers(2**64)), bool(random.random() < 0.8), gaps)
     opened = library.OpenFrame(frame, codebooks)
     for index, tensor in enumerate(tensors):
         units = list(tensor.units())
