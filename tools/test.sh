@@ -60,7 +60,10 @@ if ! cat $requirements | cmp -s - "$venv/installed.txt"; then
 fi
 if [ -z "$nvcc" ]; then
   nvcc=$(ls "$venv"/lib/python3*/site-packages/nvidia/*/bin/nvcc)
-  [ -e "${nvcc%/bin/nvcc}/lib64" ] || ln -s lib "${nvcc%/bin/nvcc}/lib64" # where nvcc has the linker look
+  # The names under which nvcc and CMake look for the libraries.
+  toolkit=${nvcc%/bin/nvcc}
+  [ -e "$toolkit/lib64" ] || ln -s lib "$toolkit/lib64"
+  [ -e "$toolkit/lib/libcudart.so" ] || ln -s libcudart.so.13 "$toolkit/lib/libcudart.so"
 fi
 echo "nvcc: $nvcc; $("$venv/bin/python" --version)"
 
