@@ -21,6 +21,8 @@ splitzip_frame_sizes sizes_of(nb::handle tensors, bool checksums) {
   return sizes;
 }
 
+void check_sources(nb::handle tensors, nb::handle layouts) { TensorTable(tensors).place_sources(layouts); }
+
 std::size_t encode_into(nb::handle tensors, nb::handle layouts, nb::handle out, std::uint64_t nonce, bool checksums,
                         const Workers* workers) {
   const Buffer to(out, PyBUF_WRITABLE);
@@ -54,6 +56,7 @@ void bind_encoding(nb::module_& module) {
       .def_ro("chunk_count", &Sizes::chunk_count)
       .def_ro("tile_count", &Sizes::tile_count);
   module.def("frame_sizes", &sizes_of, nb::arg("tensors"), nb::kw_only(), nb::arg("checksums") = true);
+  module.def("check_sources", &check_sources, nb::arg("tensors"), nb::arg("layouts"));
   module.def("encode_into", &encode_into, nb::arg("tensors"), nb::arg("layouts"), nb::arg("out"), nb::arg("nonce"),
              nb::arg("checksums"), nb::arg("workers").none());
 }

@@ -120,6 +120,8 @@ def test_tensors_that_do_not_fit():
         with pytest.raises(InvalidLayout) as failure:
             encode([tensor, wrong], [layout, layout])
         assert failure.value.tensor == 1
+    with pytest.raises(InvalidLayout):
+        encode([dataclasses.replace(tensor, tokens=2**32 - 1)], [layout])  # not MemoryError
     # Whole rows may be cut into ranges in any way; parts of rows may not.
     encode([dataclasses.replace(tensor, ranges=2, channels=16)], [layout])
     part = Layout(array[..., :4], "token,head,dim")

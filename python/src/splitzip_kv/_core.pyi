@@ -214,6 +214,9 @@ def frame_size(data: _Buffer) -> int:
     """Length of the frame that starts at `data`, from its first 48 bytes; not yet authenticated."""
 
 def frame_sizes(tensors: Sequence[Tensor], *, checksums: bool = True) -> FrameSizes: ...
+def check_sources(tensors: Sequence[Tensor], layouts: Sequence[LayoutBase]) -> None:
+    """Raise what `encode_into` would say of the layouts."""
+
 def encode_into(
     tensors: Sequence[Tensor],
     layouts: Sequence[LayoutBase],

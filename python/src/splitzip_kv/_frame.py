@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ._core import Codebook, FrameBase, Workers, encode_into, frame_sizes
+from ._core import Codebook, FrameBase, Workers, check_sources, encode_into, frame_sizes
 from ._errors import CodebookNotFound
 from ._layout import Layout, bytes_of
 from ._tensor import Tensor
@@ -36,6 +36,7 @@ def encode(
     that a receiver can demand.
     """
     if out is None:
+        check_sources(tensors, layouts)  # before memory is asked for that wrong tensors would need
         out = np.empty(frame_sizes(tensors, checksums=checksums).bound_bytes, np.uint8)
     view = bytes_of(out)
     return view[: encode_into(tensors, layouts, view, nonce, checksums, workers)]
