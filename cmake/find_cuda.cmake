@@ -20,7 +20,11 @@ if(SPLITZIP_CUDA STREQUAL "AUTO" OR SPLITZIP_CUDA)
       set(CMAKE_CUDA_ARCHITECTURES 90)
     endif()
     enable_language(CUDA)
+    # CMake 3.25 deprecates the target nvToolsExt for projects of its own age, and fails where CUDA 13 does not have it.
+    set(own_minimum ${CMAKE_MINIMUM_REQUIRED_VERSION})
+    set(CMAKE_MINIMUM_REQUIRED_VERSION 3.24)
     find_package(CUDAToolkit REQUIRED)
+    set(CMAKE_MINIMUM_REQUIRED_VERSION ${own_minimum})
     set(SPLITZIP_WITH_CUDA ON)
   elseif(NOT SPLITZIP_CUDA STREQUAL "AUTO")
     message(FATAL_ERROR

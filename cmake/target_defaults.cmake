@@ -4,6 +4,8 @@
 
 function(splitzip_target_defaults target)
   target_compile_features(${target} PRIVATE cxx_std_20)
+  # Not by CUDA_STANDARD, which CMake 3.25 leaves without effect for CUDA 13.
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>)
   set_target_properties(${target} PROPERTIES
     CXX_EXTENSIONS OFF
     C_EXTENSIONS OFF
