@@ -34,12 +34,12 @@ class Builder {
   explicit Builder(const SymbolCounts& counts) : counts_(counts), symbols_(counts.symbols()), mask_(symbols_ - 1) {}
 
   State run() {
+    // At first each channel's most frequent symbol is its base, that of all channels where it has no samples.
     State state;
-    state.bases.resize(counts_.base_count);
+    const std::uint8_t common = most_frequent(pooled());
     for (std::uint32_t c = 0; c < counts_.base_count; ++c) {
       const auto channel = counts_.channel(c);
-      const auto mode = std::max_element(channel.begin(), channel.end()) - channel.begin();
-      state.bases[c] = static_cast<std::uint8_t>(mode);
+      state.bases.push_back(is_empty(channel) ? common : most_frequent(channel));
     }
     take_window_and_ranks(state);
     State best = state;
@@ -53,6 +53,24 @@ class Builder {
   }
 
  private:
+  using Counts = std::span<const std::uint64_t>;
+
+  static bool is_empty(Counts counts) {
+    return std::all_of(counts.begin(), counts.end(), [](auto n) { return n == 0; });
+  }
+  static std::uint8_t most_frequent(Counts counts) {
+    return static_cast<std::uint8_t>(std::max_element(counts.begin(), counts.end()) - counts.begin());
+  }
+
+  /// Counts of all channels together.
+  std::vector<std::uint64_t> pooled() const {
+    std::vector<std::uint64_t> all(symbols_);
+    for (std::uint32_t c = 0; c < counts_.base_count; ++c) {
+      for (std::uint32_t s = 0; s < symbols_; ++s) all[s] += counts_.channel(c)[s];
+    }
+    return all;
+  }
+
   /// Histogram of (symbol - base) over all channels.
   Histogram delta_histogram(const std::vector<std::uint8_t>& bases) const {
     Histogram deltas{};
@@ -93,7 +111,7 @@ class Builder {
     return bits;
   }
 
-  std::uint8_t best_base(std::span<const std::uint64_t> counts, const std::array<std::uint8_t, kRankCount>& ranks) const {
+  std::uint8_t best_base(Counts counts, const std::array<std::uint8_t, kRankCount>& ranks) const {
     std::uint32_t best = 0;
     std::uint64_t least = UINT64_MAX;
     for (std::uint32_t base = 0; base < symbols_; ++base) {
@@ -108,15 +126,10 @@ class Builder {
 
   void take_bases(State& state) const {
     // A channel without samples takes the base that suits all of them together.
-    std::vector<std::uint64_t> all(symbols_);
-    for (std::uint32_t c = 0; c < counts_.base_count; ++c) {
-      for (std::uint32_t s = 0; s < symbols_; ++s) all[s] += counts_.channel(c)[s];
-    }
-    const std::uint8_t common = best_base(all, state.ranks);
+    const std::uint8_t common = best_base(pooled(), state.ranks);
     for (std::uint32_t c = 0; c < counts_.base_count; ++c) {
       const auto channel = counts_.channel(c);
-      const bool empty = std::all_of(channel.begin(), channel.end(), [](auto n) { return n == 0; });
-      state.bases[c] = empty ? common : best_base(channel, state.ranks);
+      state.bases[c] = is_empty(channel) ? common : best_base(channel, state.ranks);
     }
   }
 
