@@ -68,7 +68,8 @@ splitzip_status splitzip_calibration_create(splitzip_calibration** calibration) 
 void splitzip_calibration_destroy(splitzip_calibration* calibration) { delete calibration; }
 
 splitzip_status splitzip_calibration_add(splitzip_calibration* calibration, const char* name, uint32_t base_count,
-                                         const splitzip_tensor* tensor, const splitzip_layout* source, splitzip_error* error) {
+                                         const splitzip_tensor* tensor, const splitzip_layout* source,
+                                         splitzip_error* error) {
   if (calibration == nullptr || name == nullptr || tensor == nullptr || source == nullptr) {
     return fail(error, SPLITZIP_ERROR_INVALID_ARGUMENT, "an argument is NULL");
   }
@@ -79,12 +80,14 @@ splitzip_status splitzip_calibration_add(splitzip_calibration* calibration, cons
     }
     if (const auto status = check_samples(*tensor, *source, base_count, error); status != SPLITZIP_OK) return status;
     const auto found = calibration->tensors.find(key);
-    if (found != calibration->tensors.end() && (found->second.type != tensor->type || found->second.base_count != base_count)) {
+    if (found != calibration->tensors.end() &&
+        (found->second.type != tensor->type || found->second.base_count != base_count)) {
       return fail(error, SPLITZIP_ERROR_CODEBOOK_MISMATCH, "this name was counted with another type or base_count");
     }
-    auto& counts = found != calibration->tensors.end()
-                       ? found->second
-                       : calibration->tensors.emplace(key, splitzip::SymbolCounts(tensor->type, base_count)).first->second;
+    auto& counts =
+        found != calibration->tensors.end()
+            ? found->second
+            : calibration->tensors.emplace(key, splitzip::SymbolCounts(tensor->type, base_count)).first->second;
     count_values(*tensor, *source, counts);
     return SPLITZIP_OK;
   });
@@ -96,7 +99,8 @@ splitzip_status splitzip_calibration_merge(splitzip_calibration* calibration, co
   for (const auto& [name, counts] : other->tensors) {
     const auto found = calibration->tensors.find(name);
     if (found == calibration->tensors.end()) continue;
-    if (found->second.type != counts.type || found->second.base_count != counts.base_count) return SPLITZIP_ERROR_CODEBOOK_MISMATCH;
+    if (found->second.type != counts.type || found->second.base_count != counts.base_count)
+      return SPLITZIP_ERROR_CODEBOOK_MISMATCH;
     const std::uint64_t samples = splitzip::sample_count(counts);
     if (samples > splitzip::kMaxSamples || splitzip::sample_count(found->second) > splitzip::kMaxSamples - samples) {
       return SPLITZIP_ERROR_TOO_LARGE;
@@ -114,7 +118,8 @@ splitzip_status splitzip_calibration_merge(splitzip_calibration* calibration, co
   });
 }
 
-splitzip_status splitzip_calibration_save(const splitzip_calibration* calibration, void* dst, size_t capacity, size_t* size) {
+splitzip_status splitzip_calibration_save(const splitzip_calibration* calibration, void* dst, size_t capacity,
+                                          size_t* size) {
   if (calibration == nullptr || size == nullptr) return SPLITZIP_ERROR_INVALID_ARGUMENT;
   *size = splitzip::calibration_bytes(calibration->tensors);
   if (dst == nullptr) return SPLITZIP_OK;
@@ -123,19 +128,23 @@ splitzip_status splitzip_calibration_save(const splitzip_calibration* calibratio
   return SPLITZIP_OK;
 }
 
-splitzip_status splitzip_calibration_load(const void* data, size_t size, splitzip_calibration** calibration, splitzip_error* error) {
-  if (data == nullptr || calibration == nullptr) return fail(error, SPLITZIP_ERROR_INVALID_ARGUMENT, "data or calibration is NULL");
+splitzip_status splitzip_calibration_load(const void* data, size_t size, splitzip_calibration** calibration,
+                                          splitzip_error* error) {
+  if (data == nullptr || calibration == nullptr)
+    return fail(error, SPLITZIP_ERROR_INVALID_ARGUMENT, "data or calibration is NULL");
   return splitzip::guard(error, [&] {
     auto loaded = std::make_unique<splitzip_calibration>();
-    const auto status = splitzip::load_calibration({static_cast<const std::uint8_t*>(data), size}, loaded->tensors, error);
+    const auto status =
+        splitzip::load_calibration({static_cast<const std::uint8_t*>(data), size}, loaded->tensors, error);
     if (status == SPLITZIP_OK) *calibration = loaded.release();
     return status;
   });
 }
 
-splitzip_status splitzip_calibration_finish(const splitzip_calibration* calibration, const char* provenance, splitzip_codebook_set** set,
-                                            splitzip_error* error) {
-  if (calibration == nullptr || set == nullptr) return fail(error, SPLITZIP_ERROR_INVALID_ARGUMENT, "calibration or set is NULL");
+splitzip_status splitzip_calibration_finish(const splitzip_calibration* calibration, const char* provenance,
+                                            splitzip_codebook_set** set, splitzip_error* error) {
+  if (calibration == nullptr || set == nullptr)
+    return fail(error, SPLITZIP_ERROR_INVALID_ARGUMENT, "calibration or set is NULL");
   return splitzip::guard(error, [&] {
     auto built = std::make_unique<splitzip_codebook_set>();
     if (provenance != nullptr) built->provenance = provenance;
@@ -143,7 +152,8 @@ splitzip_status splitzip_calibration_finish(const splitzip_calibration* calibrat
       return fail(error, SPLITZIP_ERROR_INVALID_ARGUMENT, "provenance is longer than 65,535 bytes or not UTF-8");
     }
     if (calibration->tensors.empty()) return fail(error, SPLITZIP_ERROR_NO_SAMPLES, "nothing was counted");
-    if (calibration->tensors.size() > splitzip::kMaxCodebooks) return fail(error, SPLITZIP_ERROR_TOO_LARGE, "more than 2^20 tensors");
+    if (calibration->tensors.size() > splitzip::kMaxCodebooks)
+      return fail(error, SPLITZIP_ERROR_TOO_LARGE, "more than 2^20 tensors");
     for (const auto& [name, counts] : calibration->tensors) {
       splitzip_codebook codebook;
       codebook.name = name;

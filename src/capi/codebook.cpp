@@ -9,7 +9,8 @@
 
 using splitzip::fail;
 
-splitzip_status splitzip_codebook_set_load(const void* data, size_t size, splitzip_codebook_set** set, splitzip_error* error) {
+splitzip_status splitzip_codebook_set_load(const void* data, size_t size, splitzip_codebook_set** set,
+                                           splitzip_error* error) {
   if (data == nullptr || set == nullptr) return fail(error, SPLITZIP_ERROR_INVALID_ARGUMENT, "data or set is NULL");
   return splitzip::guard(error, [&] {
     auto loaded = std::make_unique<splitzip_codebook_set>();
@@ -30,9 +31,13 @@ splitzip_status splitzip_codebook_set_save(const splitzip_codebook_set* set, voi
 
 void splitzip_codebook_set_destroy(splitzip_codebook_set* set) { delete set; }
 
-size_t splitzip_codebook_set_count(const splitzip_codebook_set* set) { return set == nullptr ? 0 : set->codebooks.size(); }
+size_t splitzip_codebook_set_count(const splitzip_codebook_set* set) {
+  return set == nullptr ? 0 : set->codebooks.size();
+}
 
-const char* splitzip_codebook_set_provenance(const splitzip_codebook_set* set) { return set == nullptr ? "" : set->provenance.c_str(); }
+const char* splitzip_codebook_set_provenance(const splitzip_codebook_set* set) {
+  return set == nullptr ? "" : set->provenance.c_str();
+}
 
 const splitzip_codebook* splitzip_codebook_set_get(const splitzip_codebook_set* set, size_t index) {
   return set != nullptr && index < set->codebooks.size() ? &set->codebooks[index] : nullptr;
@@ -50,12 +55,14 @@ const splitzip_codebook* splitzip_codebook_set_find(const splitzip_codebook_set*
 
 const splitzip_codebook* splitzip_codebook_set_find_hash(const splitzip_codebook_set* set, uint64_t hash) {
   if (set == nullptr) return nullptr;
-  const auto found = std::find_if(set->codebooks.begin(), set->codebooks.end(), [&](const auto& codebook) { return codebook.hash == hash; });
+  const auto found = std::find_if(set->codebooks.begin(), set->codebooks.end(),
+                                  [&](const auto& codebook) { return codebook.hash == hash; });
   return found == set->codebooks.end() ? nullptr : &*found;
 }
 
 splitzip_status splitzip_codebook_get_info(const splitzip_codebook* codebook, splitzip_codebook_info* info) {
-  if (codebook == nullptr || info == nullptr || info->struct_size != sizeof *info) return SPLITZIP_ERROR_INVALID_ARGUMENT;
+  if (codebook == nullptr || info == nullptr || info->struct_size != sizeof *info)
+    return SPLITZIP_ERROR_INVALID_ARGUMENT;
   info->hash = codebook->hash;
   info->type = codebook->type;
   info->base_count = static_cast<std::uint32_t>(codebook->bases.size());

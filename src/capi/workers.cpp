@@ -29,7 +29,9 @@ splitzip_status splitzip_workers_create(uint32_t threads, splitzip_workers** wor
 
 void splitzip_workers_destroy(splitzip_workers* workers) { delete workers; }
 
-uint32_t splitzip_workers_threads(const splitzip_workers* workers) { return workers == nullptr ? 1 : workers->threads.threads(); }
+uint32_t splitzip_workers_threads(const splitzip_workers* workers) {
+  return workers == nullptr ? 1 : workers->threads.threads();
+}
 
 size_t splitzip_cpu_target_count(void) { return splitzip::backends().size(); }
 

@@ -104,10 +104,12 @@ class Builder {
   }
 
   /// Bits of a histogram of symbols under a base.
-  template <typename Counts>
-  std::uint64_t bits_of(const Counts& counts, const std::array<std::uint8_t, kRankCount>& ranks, std::uint32_t base) const {
+  template <typename Symbols>
+  std::uint64_t bits_of(const Symbols& counts, const std::array<std::uint8_t, kRankCount>& ranks,
+                        std::uint32_t base) const {
     std::uint64_t bits = kEscapeBits * std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
-    for (std::size_t r = 0; r < kRankCount; ++r) bits -= (kEscapeBits - rank_bits(r)) * counts[(base + ranks[r]) & mask_];
+    for (std::size_t r = 0; r < kRankCount; ++r)
+      bits -= (kEscapeBits - rank_bits(r)) * counts[(base + ranks[r]) & mask_];
     return bits;
   }
 
@@ -174,19 +176,24 @@ void describe(const SymbolCounts& counts, const State& state, std::uint64_t tota
   for (std::uint32_t c = 0; c < counts.base_count; ++c) {
     const auto channel = counts.channel(c);
     const std::uint64_t in_channel = std::accumulate(channel.begin(), channel.end(), std::uint64_t{0});
-    if (in_channel != 0) given_channel += entropy(channel, static_cast<double>(in_channel)) * static_cast<double>(in_channel) / all;
+    if (in_channel != 0)
+      given_channel += entropy(channel, static_cast<double>(in_channel)) * static_cast<double>(in_channel) / all;
     for (std::uint32_t s = 0; s < counts.symbols(); ++s) pooled[s] += channel[s];
   }
   std::vector<std::uint64_t> sorted = pooled;
   std::sort(sorted.begin(), sorted.end(), std::greater<>());
   const auto coverage = [&](std::size_t k) {
-    return static_cast<double>(std::accumulate(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(std::min(k, sorted.size())), std::uint64_t{0})) / all;
+    return static_cast<double>(std::accumulate(sorted.begin(),
+                                               sorted.begin() + static_cast<std::ptrdiff_t>(std::min(k, sorted.size())),
+                                               std::uint64_t{0})) /
+           all;
   };
 
   // Share of values that reach tier 2, tier 3 and an escape byte.
   std::array<double, 3> reach{1, 1, 1};
   for (std::size_t r = 0; r < kRankCount; ++r) {
-    for (std::size_t tier = r / 3; tier < 3; ++tier) reach[tier] -= static_cast<double>(state.deltas[state.ranks[r]]) / all;
+    for (std::size_t tier = r / 3; tier < 3; ++tier)
+      reach[tier] -= static_cast<double>(state.deltas[state.ranks[r]]) / all;
   }
   for (double& share : reach) share = std::max(share, 0.0);
   std::uint64_t outside = total;
@@ -196,8 +203,14 @@ void describe(const SymbolCounts& counts, const State& state, std::uint64_t tota
 
   const ElementFormat format = element_format(static_cast<std::uint32_t>(counts.type));
   const double rest_bits = 8.0 * format.bytes - format.symbol_bits;
-  codebook.statistics = {coverage(8), coverage(16), entropy(pooled, all), given_channel,
-                         rest_bits + 4 + 8 * fixed4_escapes, rest_bits + 2 + tiered_variable, fixed4_escapes, reach[2]};
+  codebook.statistics = {coverage(8),
+                         coverage(16),
+                         entropy(pooled, all),
+                         given_channel,
+                         rest_bits + 4 + 8 * fixed4_escapes,
+                         rest_bits + 2 + tiered_variable,
+                         fixed4_escapes,
+                         reach[2]};
   const double values_per_chunk = static_cast<double>(kChunkBytes) / format.bytes;
   codebook.fixed4_slot_words = fixed4_slot(fixed4_escapes, values_per_chunk);
   codebook.tiered_slot_words = tiered_slot(tiered_variable, values_per_chunk);

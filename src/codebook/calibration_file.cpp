@@ -83,11 +83,14 @@ splitzip_status load_calibration(std::span<const std::uint8_t> bytes, Calibratio
   if (load<std::uint16_t>(data + 4) != SPLITZIP_FORMAT_VERSION) {
     return fail(error, SPLITZIP_ERROR_UNSUPPORTED_VERSION, "counts are of another version", {.offset = 4});
   }
-  if (load<std::uint64_t>(data + 16) != bytes.size()) return corrupt("counts are shorter or longer than they declare", 16);
-  if (xxh64(bytes.first(kHashedHeaderBytes), bytes.subspan(kHeaderBytes)) != load<std::uint64_t>(data + kHashedHeaderBytes)) {
+  if (load<std::uint64_t>(data + 16) != bytes.size())
+    return corrupt("counts are shorter or longer than they declare", 16);
+  if (xxh64(bytes.first(kHashedHeaderBytes), bytes.subspan(kHeaderBytes)) !=
+      load<std::uint64_t>(data + kHashedHeaderBytes)) {
     return corrupt("checksum of the counts does not match", kHashedHeaderBytes);
   }
-  if (load<std::uint16_t>(data + 6) != 0 || load<std::uint32_t>(data + 12) != 0) return corrupt("reserved field is not zero", 6);
+  if (load<std::uint16_t>(data + 6) != 0 || load<std::uint32_t>(data + 12) != 0)
+    return corrupt("reserved field is not zero", 6);
 
   std::uint64_t at = kHeaderBytes;
   const auto left = [&] { return bytes.size() - at; };
@@ -118,7 +121,8 @@ splitzip_status load_calibration(std::span<const std::uint8_t> bytes, Calibratio
       at += 8 * size;
     }
     if (sample_count(counts) > kMaxSamples) return corrupt("more than 2^58 values of a tensor", at);
-    if (!tensors.try_emplace(std::move(name), std::move(counts)).second) return corrupt("two tensors have the same name", at);
+    if (!tensors.try_emplace(std::move(name), std::move(counts)).second)
+      return corrupt("two tensors have the same name", at);
   }
   if (left() != 0) return corrupt("bytes after the last tensor", at);
   return SPLITZIP_OK;

@@ -55,6 +55,7 @@ std::size_t codebook_set_bytes(const splitzip_codebook_set& set);
 /// `to` has codebook_set_bytes(set) bytes.
 void save_codebook_set(const splitzip_codebook_set& set, std::uint8_t* to);
 /// `set` is empty at first. May throw std::bad_alloc.
-splitzip_status load_codebook_set(std::span<const std::uint8_t> bytes, splitzip_codebook_set& set, splitzip_error* error);
+splitzip_status load_codebook_set(std::span<const std::uint8_t> bytes, splitzip_codebook_set& set,
+                                  splitzip_error* error);
 
 }  // namespace splitzip

@@ -60,7 +60,8 @@ const char* find_fault(const splitzip_codebook& codebook, std::uint64_t declared
   for (const std::uint8_t base : codebook.bases) {
     if (base >= symbols) return "base is out of range";
   }
-  if (codebook.fixed4_slot_words > kMaxSlotWords || codebook.tiered_slot_words > kMaxSlotWords) return "slot is above 1536 words";
+  if (codebook.fixed4_slot_words > kMaxSlotWords || codebook.tiered_slot_words > kMaxSlotWords)
+    return "slot is above 1536 words";
   for (const double value : codebook.statistics) {
     if (!std::isfinite(value) || std::signbit(value)) return "statistic is negative or not finite";
   }
@@ -111,7 +112,8 @@ void save_codebook_set(const splitzip_codebook_set& set, std::uint8_t* to) {
   store(to, header);
 }
 
-splitzip_status load_codebook_set(std::span<const std::uint8_t> bytes, splitzip_codebook_set& set, splitzip_error* error) {
+splitzip_status load_codebook_set(std::span<const std::uint8_t> bytes, splitzip_codebook_set& set,
+                                  splitzip_error* error) {
   const std::uint8_t* data = bytes.data();
   const auto corrupt = [&](const char* message, std::uint64_t offset) {
     return fail(error, SPLITZIP_ERROR_CODEBOOK_CORRUPT, message, {.offset = offset});
@@ -135,7 +137,9 @@ splitzip_status load_codebook_set(std::span<const std::uint8_t> bytes, splitzip_
   // From here on every length is compared with what is left before it is used.
   std::uint64_t at = sizeof(SetHeader);
   const auto left = [&] { return bytes.size() - at; };
-  const auto padding_is_zero = [&](std::uint64_t used, std::uint64_t padded) { return all_zero(data + at + used, padded - used); };
+  const auto padding_is_zero = [&](std::uint64_t used, std::uint64_t padded) {
+    return all_zero(data + at + used, padded - used);
+  };
 
   const std::uint64_t provenance = align_up(header.provenance_bytes, kAlignment);
   if (left() < provenance) return corrupt("codebook set ends inside of its provenance", at);
@@ -145,13 +149,15 @@ splitzip_status load_codebook_set(std::span<const std::uint8_t> bytes, splitzip_
   at += provenance;
 
   std::set<std::string_view> names;
-  if (left() / sizeof(CodebookRecord) < header.codebook_count) return corrupt("codebook set ends inside of its codebooks", at);
+  if (left() / sizeof(CodebookRecord) < header.codebook_count)
+    return corrupt("codebook set ends inside of its codebooks", at);
   set.codebooks.reserve(header.codebook_count);  // names must not move
   for (std::uint32_t i = 0; i < header.codebook_count; ++i) {
     if (left() < sizeof(CodebookRecord)) return corrupt("codebook set ends inside of a codebook", at);
     const auto record = load<CodebookRecord>(data + at);
     if (element_format(record.type).bytes == 0) return corrupt("unknown element type", at + 14);
-    if (record.base_count == 0 || record.base_count > kMaxBases) return corrupt("number of bases is out of range", at + 8);
+    if (record.base_count == 0 || record.base_count > kMaxBases)
+      return corrupt("number of bases is out of range", at + 8);
     if (record.name_bytes > kMaxNameBytes) return corrupt("name is too long", at + 12);
     if (record.reserved != 0) return corrupt("reserved field is not zero", at + 28);
     const std::uint64_t used = sizeof record + std::uint64_t{record.base_count} + record.name_bytes;

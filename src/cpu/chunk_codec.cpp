@@ -46,7 +46,8 @@ struct Counts {
 };
 
 /// Delta of every value of the chunk.
-void compute_deltas(const ChunkCoder& coder, const ChunkValues& values, const std::uint8_t* content, std::uint8_t* deltas) {
+void compute_deltas(const ChunkCoder& coder, const ChunkValues& values, const std::uint8_t* content,
+                    std::uint8_t* deltas) {
   for (std::uint32_t i = 0; i < values.count; ++i) {
     const std::uint32_t value = load_element(content + i * coder.format.bytes, coder.format.bytes);
     const std::uint32_t base = coder.base(values.first_channel, values.first_value + i);
@@ -73,8 +74,8 @@ bool all_values_equal(const std::uint8_t* content, const ChunkValues& values, st
 
 /// Copy between the content of a raw chunk and its places, piece by piece, with copy(place, content, bytes).
 template <typename Byte, typename Content, typename Copy>
-void for_each_raw_piece(const ChunkCoder& coder, std::uint32_t vectors, const ChunkBytes<Byte>& places, Content* content,
-                        Copy copy) {
+void for_each_raw_piece(const ChunkCoder& coder, std::uint32_t vectors, const ChunkBytes<Byte>& places,
+                        Content* content, Copy copy) {
   for (std::uint32_t p = 0; p < coder.planes.count; ++p) {
     const std::size_t bytes = std::size_t{vectors} * coder.planes.vector_bytes[p];
     copy(places.planes[p], content, bytes);
@@ -90,8 +91,8 @@ void clear_planes(const ChunkCoder& coder, const ChunkValues& values, const Chun
 }
 
 /// Rest planes and code plane of a coded chunk, over zeros.
-void put_planes(const ChunkCoder& coder, const ChunkValues& values, const std::uint8_t* content, const std::uint8_t* deltas,
-                const ChunkBytes<std::uint8_t>& to) {
+void put_planes(const ChunkCoder& coder, const ChunkValues& values, const std::uint8_t* content,
+                const std::uint8_t* deltas, const ChunkBytes<std::uint8_t>& to) {
   const std::uint32_t code_plane = coder.planes.count - 1;
   for (std::uint32_t i = 0; i < values.count; ++i) {
     std::uint32_t rest = coder.format.rest(load_element(content + i * coder.format.bytes, coder.format.bytes));
@@ -122,8 +123,8 @@ void put_variable(const ChunkCoder& coder, const ChunkValues& values, const std:
 
 /// Delta of every value of a coded chunk; nullptr, or what is wrong. The code plane is read once, so that bytes which change meanwhile
 /// cannot lead beyond the variable part.
-const char* get_deltas(const ChunkCoder& coder, const ChunkValues& values, std::uint32_t words, const ChunkBytes<const std::uint8_t>& from,
-                       std::uint8_t* deltas) {
+const char* get_deltas(const ChunkCoder& coder, const ChunkValues& values, std::uint32_t words,
+                       const ChunkBytes<const std::uint8_t>& from, std::uint8_t* deltas) {
   const std::uint32_t code_plane = coder.planes.count - 1;
   const bool tiered = coder.mode == SPLITZIP_MODE_TIERED;
   const std::uint32_t last_code = tiered ? 3 : kEscapeCode;
@@ -144,7 +145,8 @@ const char* get_deltas(const ChunkCoder& coder, const ChunkValues& values, std::
   for (std::uint32_t k = counts.tier2 + counts.tier3; k < 4 * counts.code_bytes(); ++k) {
     if (get_field(from.variable, k, 2) != 0) return "padding of the variable part is not zero";
   }
-  if (!all_zero(from.variable + counts.bytes(), available - counts.bytes())) return "padding of the variable part is not zero";
+  if (!all_zero(from.variable + counts.bytes(), available - counts.bytes()))
+    return "padding of the variable part is not zero";
 
   std::uint32_t tier2 = 0;
   std::uint32_t tier3 = counts.tier2;
@@ -193,8 +195,8 @@ const char* decode_raw(const ChunkCoder& coder, const ChunkValues& values, std::
   return nullptr;
 }
 
-const char* decode_constant(const ChunkCoder& coder, const ChunkValues& values, const ChunkBytes<const std::uint8_t>& from,
-                            std::uint8_t* content) {
+const char* decode_constant(const ChunkCoder& coder, const ChunkValues& values,
+                            const ChunkBytes<const std::uint8_t>& from, std::uint8_t* content) {
   for (std::uint32_t p = 0; p < coder.planes.count; ++p) {
     if (!all_zero(from.planes[p], std::size_t{values.vectors} * coder.planes.vector_bytes[p])) {
       return "planes of a constant chunk are not zero";
@@ -202,14 +204,19 @@ const char* decode_constant(const ChunkCoder& coder, const ChunkValues& values, 
   }
   const auto value = load<std::uint32_t>(from.variable);
   if (coder.format.bytes < 4 && value >> 8 * coder.format.bytes != 0) return "constant is wider than its type";
-  for (std::uint32_t i = 0; i < values.count; ++i) store_element(content + i * coder.format.bytes, value, coder.format.bytes);
+  for (std::uint32_t i = 0; i < values.count; ++i)
+    store_element(content + i * coder.format.bytes, value, coder.format.bytes);
   return nullptr;
 }
 
 }  // namespace
 
 ChunkCoder::ChunkCoder(const EntryGeometry& entry, const splitzip_codebook* codebook)
-    : format(entry.format), planes(entry.planes), type(entry.shape.type), mode(entry.shape.mode), channels(entry.shape.channels) {
+    : format(entry.format),
+      planes(entry.planes),
+      type(entry.shape.type),
+      mode(entry.shape.mode),
+      channels(entry.shape.channels) {
   if (codebook == nullptr) return;
   bases = codebook->bases.data();
   shared_base = codebook->bases.size() == 1;
@@ -220,7 +227,8 @@ ChunkCoder::ChunkCoder(const EntryGeometry& entry, const splitzip_codebook* code
   }
 }
 
-bool plane_padding_is_zero(const ChunkCoder& coder, const ChunkValues& values, const ChunkBytes<const std::uint8_t>& from) {
+bool plane_padding_is_zero(const ChunkCoder& coder, const ChunkValues& values,
+                           const ChunkBytes<const std::uint8_t>& from) {
   for (std::uint32_t p = 0; p < coder.planes.count; ++p) {
     for (std::uint32_t i = values.count; i < values.vectors * coder.format.values_per_vector(); ++i) {
       if (get_field(from.planes[p], i, coder.planes.bits[p]) != 0) return false;

@@ -42,9 +42,13 @@ struct OpenEntry {
   std::uint32_t tensor_seed;
   const Backend& backend = active_backend();
 
-  OpenEntry(const OpenFrame& open, const FrameEntry& frame_entry, const EntryGeometry& geometry, const splitzip_codebook* codebook,
-            std::uint32_t tensor)
-      : frame(open), fields(frame_entry), entry(geometry), coder(geometry, codebook), index(tensor),
+  OpenEntry(const OpenFrame& open, const FrameEntry& frame_entry, const EntryGeometry& geometry,
+            const splitzip_codebook* codebook, std::uint32_t tensor)
+      : frame(open),
+        fields(frame_entry),
+        entry(geometry),
+        coder(geometry, codebook),
+        index(tensor),
         tensor_seed(hash_u64(HashDomain::kTensorKey, frame_entry.tensor_key)) {}
 };
 
@@ -79,17 +83,18 @@ splitzip_status load_tile(const OpenEntry& open, std::uint32_t tile, TileVariabl
   if (words > head) {
     const std::uint32_t spill = frame.tile_record(entry.first_tile + tile);
     if (spill > frame.spill_words || frame.spill_words - spill < words - head) {
-      return fail(error, SPLITZIP_ERROR_CORRUPT_DIRECTORY, "tile record changed since the frame was opened", {open.index, first});
+      return fail(error, SPLITZIP_ERROR_CORRUPT_DIRECTORY, "tile record changed since the frame was opened",
+                  {open.index, first});
     }
-    std::memcpy(variable.bytes.data() + 4 * std::size_t{head}, frame.data + frame.geometry.spill_offset + 4 * std::uint64_t{spill},
-                4 * std::size_t{words - head});
+    std::memcpy(variable.bytes.data() + 4 * std::size_t{head},
+                frame.data + frame.geometry.spill_offset + 4 * std::uint64_t{spill}, 4 * std::size_t{words - head});
   }
   return SPLITZIP_OK;
 }
 
 /// Decode chunk k of a loaded tile to `content` and verify it.
-splitzip_status decode_verified(const OpenEntry& open, const TileVariable& variable, std::uint32_t chunk, const ChunkPlace& place,
-                                std::uint8_t* content, splitzip_error* error) {
+splitzip_status decode_verified(const OpenEntry& open, const TileVariable& variable, std::uint32_t chunk,
+                                const ChunkPlace& place, std::uint8_t* content, splitzip_error* error) {
   const EntryGeometry& entry = open.entry;
   const std::uint32_t k = chunk % kTileChunks;
   const std::uint32_t channel = entry.shape.first_channel + place.range * entry.shape.channels;
@@ -100,13 +105,17 @@ splitzip_status decode_verified(const OpenEntry& open, const TileVariable& varia
   }
   from.variable = variable.bytes.data() + 4 * std::size_t{variable.first_word[k]};
   const ChunkValues values{place.count, place.vectors, channel, place.first_value};
-  if (const char* fault = open.backend.decode(open.coder, values, variable.records[k], from, content); fault != nullptr) {
+  if (const char* fault = open.backend.decode(open.coder, values, variable.records[k], from, content);
+      fault != nullptr) {
     return fail(error, SPLITZIP_ERROR_CORRUPT_PAYLOAD, fault, {open.index, chunk});
   }
   if (open.frame.geometry.checksums_offset != 0) {
-    const ChunkIdentity identity{open.tensor_seed, open.fields.first_block + place.block, channel, place.chunk, place.count};
-    if (content_checksum(open.backend.sum(content, place.vectors), identity) != open.frame.checksum(entry.first_chunk + chunk)) {
-      return fail(error, SPLITZIP_ERROR_CHECKSUM_MISMATCH, "chunk decodes to other values than were encoded", {open.index, chunk});
+    const ChunkIdentity identity{open.tensor_seed, open.fields.first_block + place.block, channel, place.chunk,
+                                 place.count};
+    if (content_checksum(open.backend.sum(content, place.vectors), identity) !=
+        open.frame.checksum(entry.first_chunk + chunk)) {
+      return fail(error, SPLITZIP_ERROR_CHECKSUM_MISMATCH, "chunk decodes to other values than were encoded",
+                  {open.index, chunk});
     }
   }
   return SPLITZIP_OK;
@@ -122,19 +131,23 @@ splitzip_status check_section_padding(const OpenEntry& open, splitzip_error* err
   for (std::uint32_t p = 0; p < entry.planes.count; ++p) {
     zero = zero && padding_is_zero(entry.plane_offset[p], entry.vectors * entry.planes.vector_bytes[p]);
   }
-  if (!zero) return fail(error, SPLITZIP_ERROR_CORRUPT_PAYLOAD, "padding after a plane or the slots is not zero", {.tensor = open.index});
+  if (!zero)
+    return fail(error, SPLITZIP_ERROR_CORRUPT_PAYLOAD, "padding after a plane or the slots is not zero",
+                {.tensor = open.index});
   return SPLITZIP_OK;
 }
 
 /// The entry in the frame must be the one that the caller expects; a slot that he left open is taken from the frame.
-splitzip_status match_entry(const splitzip_tensor& tensor, std::uint32_t index, const FrameEntry& entry, splitzip_error* error) {
+splitzip_status match_entry(const splitzip_tensor& tensor, std::uint32_t index, const FrameEntry& entry,
+                            splitzip_error* error) {
   FrameEntry expected;
   if (const auto status = make_entry(tensor, index, expected, error); status != SPLITZIP_OK) return status;
   const bool same_codebook = expected.codebook_hash == entry.codebook_hash;
   expected.codebook_hash = entry.codebook_hash;
   if (tensor.slot_words == SPLITZIP_SLOT_DEFAULT) expected.slot_words = entry.slot_words;
   if (std::memcmp(&expected, &entry, sizeof entry) != 0) {
-    return fail(error, SPLITZIP_ERROR_GEOMETRY_MISMATCH, "the frame holds another tensor than is expected", {.tensor = index});
+    return fail(error, SPLITZIP_ERROR_GEOMETRY_MISMATCH, "the frame holds another tensor than is expected",
+                {.tensor = index});
   }
   if (!same_codebook) {
     return fail(error, SPLITZIP_ERROR_CODEBOOK_MISMATCH, "the frame was made with another codebook", {.tensor = index});
@@ -165,15 +178,16 @@ splitzip_status reopen(const splitzip_frame& frame, GeometryWalk& walk, OpenFram
 }
 
 /// Read entry `index` once, compare it with `tensor` and place it. Whatever the other entries say by now, it lies inside of the frame.
-splitzip_status place_entry(const OpenFrame& open, const splitzip_tensor& tensor, std::uint32_t index, GeometryWalk& walk,
-                            FrameEntry& fields, EntryGeometry& entry, splitzip_error* error) {
+splitzip_status place_entry(const OpenFrame& open, const splitzip_tensor& tensor, std::uint32_t index,
+                            GeometryWalk& walk, FrameEntry& fields, EntryGeometry& entry, splitzip_error* error) {
   fields = load_entry(open.data, index);
   if (const auto status = match_entry(tensor, index, fields, error); status != SPLITZIP_OK) return status;
   entry = walk.place(fields.shape());
   const FrameGeometry& frame = open.geometry;
   if (entry.end_offset > frame.spill_offset || std::uint64_t{entry.first_chunk} + entry.chunks > frame.chunks ||
       std::uint64_t{entry.first_tile} + entry.tiles > frame.tiles) {
-    return fail(error, SPLITZIP_ERROR_CORRUPT_HEADER, "tensor entries changed since the frame was opened", {.tensor = index});
+    return fail(error, SPLITZIP_ERROR_CORRUPT_HEADER, "tensor entries changed since the frame was opened",
+                {.tensor = index});
   }
   return SPLITZIP_OK;
 }
@@ -188,12 +202,14 @@ class FrameDecoder final : public SharedWork {
 
   /// After the work: OK, or the failure of the first group that failed, however many threads there were.
   splitzip_status status(splitzip_error* error) const {
-    return error_.status == SPLITZIP_OK ? SPLITZIP_OK
-                                        : fail(error, error_.status, error_.message, {error_.tensor, error_.chunk, error_.offset});
+    return error_.status == SPLITZIP_OK
+               ? SPLITZIP_OK
+               : fail(error, error_.status, error_.message, {error_.tensor, error_.chunk, error_.offset});
   }
 
  private:
-  splitzip_status decode_tile(const OpenEntry& open, std::uint32_t tile, TileVariable& variable, splitzip_error* error) const;
+  splitzip_status decode_tile(const OpenEntry& open, std::uint32_t tile, TileVariable& variable,
+                              splitzip_error* error) const;
   void report(std::uint32_t group, const splitzip_error& error);
 
   const OpenFrame& frame_;
@@ -223,7 +239,8 @@ void FrameDecoder::work() noexcept {
   const auto open_entry = [&](std::uint32_t index) {
     FrameEntry fields;
     EntryGeometry entry;
-    if (place_entry(frame_, tensors_[index], index, geometry_walk, fields, entry, &error) != SPLITZIP_OK) return GroupWalk::kNoEntry;
+    if (place_entry(frame_, tensors_[index], index, geometry_walk, fields, entry, &error) != SPLITZIP_OK)
+      return GroupWalk::kNoEntry;
     open.emplace(frame_, fields, entry, tensors_[index].codebook, index);
     return entry.tiles;
   };
@@ -244,19 +261,22 @@ void FrameDecoder::work() noexcept {
   }
 }
 
-splitzip_status FrameDecoder::decode_tile(const OpenEntry& open, std::uint32_t tile, TileVariable& variable, splitzip_error* error) const {
+splitzip_status FrameDecoder::decode_tile(const OpenEntry& open, std::uint32_t tile, TileVariable& variable,
+                                          splitzip_error* error) const {
   const EntryGeometry& entry = open.entry;
   if (const auto status = load_tile(open, tile, variable, error); status != SPLITZIP_OK) return status;
   const std::uint32_t first = tile * kTileChunks;
   for (std::uint32_t chunk = first; chunk < first + entry.tile_chunks(tile); ++chunk) {
     const ChunkPlace place = entry.place(chunk);
     alignas(64) std::array<std::uint8_t, kChunkBytes> content;
-    if (const auto status = decode_verified(open, variable, chunk, place, content.data(), error); status != SPLITZIP_OK) return status;
-    for_each_piece(destinations_[open.index],
-                   {place.first_token, place.range, entry.shape.channels, entry.format.bytes, place.first_value, place.count},
-                   [&](std::uint8_t* memory, std::uint64_t offset, std::uint64_t bytes) {
-                     std::memcpy(memory, content.data() + offset, bytes);
-                   });
+    if (const auto status = decode_verified(open, variable, chunk, place, content.data(), error); status != SPLITZIP_OK)
+      return status;
+    for_each_piece(
+        destinations_[open.index],
+        {place.first_token, place.range, entry.shape.channels, entry.format.bytes, place.first_value, place.count},
+        [&](std::uint8_t* memory, std::uint64_t offset, std::uint64_t bytes) {
+          std::memcpy(memory, content.data() + offset, bytes);
+        });
   }
   return SPLITZIP_OK;
 }
@@ -289,14 +309,16 @@ splitzip_status decode_unit(const splitzip_frame& frame, const splitzip_tensor& 
   GeometryWalk walk;
   OpenFrame open_frame{};
   if (const auto fault = reopen(frame, walk, open_frame, error); fault != SPLITZIP_OK) return fault;
-  if (slice.index >= frame.tensor_count) return fail(error, SPLITZIP_ERROR_INVALID_ARGUMENT, "the frame has no such tensor");
+  if (slice.index >= frame.tensor_count)
+    return fail(error, SPLITZIP_ERROR_INVALID_ARGUMENT, "the frame has no such tensor");
 
   for (std::uint32_t i = 0; i < slice.index; ++i) walk.place(load_entry(open_frame.data, i).shape());
   FrameEntry fields;
   EntryGeometry entry;
   const auto status = place_entry(open_frame, tensor, slice.index, walk, fields, entry, error);
   if (status != SPLITZIP_OK) return status;
-  if (slice.unit >= entry.units) return fail(error, SPLITZIP_ERROR_INVALID_ARGUMENT, "the tensor has no such unit", {.tensor = slice.index});
+  if (slice.unit >= entry.units)
+    return fail(error, SPLITZIP_ERROR_INVALID_ARGUMENT, "the tensor has no such unit", {.tensor = slice.index});
   const std::uint64_t unit_tokens = entry.unit_shape(slice.unit / entry.shape.ranges).tokens;
   if (slice.first_token > unit_tokens || slice.tokens > unit_tokens - slice.first_token) {
     return fail(error, SPLITZIP_ERROR_INVALID_ARGUMENT, "the unit has no such tokens", {.tensor = slice.index});
@@ -323,12 +345,15 @@ splitzip_status decode_unit(const splitzip_frame& frame, const splitzip_tensor& 
     }
     const ChunkPlace place = entry.place(chunk);
     alignas(64) std::array<std::uint8_t, kChunkBytes> content;
-    if (const auto fault = decode_verified(open, variable, chunk, place, content.data(), error); fault != SPLITZIP_OK) return fault;
+    if (const auto fault = decode_verified(open, variable, chunk, place, content.data(), error); fault != SPLITZIP_OK)
+      return fault;
     const std::uint64_t from = std::max(begin, place.first_value);
     const std::uint64_t to = std::min(end, place.first_value + place.count);
     const std::uint8_t* const values = content.data() + (from - place.first_value) * entry.format.bytes;
     for_each_piece(destination, {0, 0, channels, entry.format.bytes, from - begin, to - from},
-                   [&](std::uint8_t* memory, std::uint64_t offset, std::uint64_t bytes) { std::memcpy(memory, values + offset, bytes); });
+                   [&](std::uint8_t* memory, std::uint64_t offset, std::uint64_t bytes) {
+                     std::memcpy(memory, values + offset, bytes);
+                   });
   }
   return SPLITZIP_OK;
 }

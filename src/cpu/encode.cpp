@@ -11,7 +11,8 @@
 
 namespace splitzip {
 
-splitzip_status make_entry(const splitzip_tensor& tensor, std::uint32_t index, FrameEntry& entry, splitzip_error* error) {
+splitzip_status make_entry(const splitzip_tensor& tensor, std::uint32_t index, FrameEntry& entry,
+                           splitzip_error* error) {
   const Place where{.tensor = index};
   if (tensor.struct_size != sizeof tensor) {
     return fail(error, SPLITZIP_ERROR_INVALID_ARGUMENT, "struct_size of the tensor is not that of this version", where);
@@ -19,7 +20,8 @@ splitzip_status make_entry(const splitzip_tensor& tensor, std::uint32_t index, F
   if (element_format(static_cast<std::uint32_t>(tensor.type)).bytes == 0) {
     return fail(error, SPLITZIP_ERROR_UNSUPPORTED_TYPE, "unknown element type", where);
   }
-  if (!is_mode(static_cast<std::uint32_t>(tensor.mode))) return fail(error, SPLITZIP_ERROR_UNSUPPORTED_MODE, "unknown mode", where);
+  if (!is_mode(static_cast<std::uint32_t>(tensor.mode)))
+    return fail(error, SPLITZIP_ERROR_UNSUPPORTED_MODE, "unknown mode", where);
   const bool coded = tensor.mode != SPLITZIP_MODE_RAW;
   if (coded && tensor.codebook == nullptr) {
     return fail(error, SPLITZIP_ERROR_CODEBOOK_REQUIRED, "this mode needs a codebook", where);
@@ -81,7 +83,12 @@ class FrameEncoder final : public SharedWork {
  public:
   FrameEncoder(Tensors tensors, Layouts sources, const splitzip_encode_options& options, const FrameGeometry& geometry,
                const GeometryWalk& counted, std::span<std::uint8_t> dst)
-      : tensors_(tensors), sources_(sources), options_(options), geometry_(geometry), counted_(counted), dst_(dst),
+      : tensors_(tensors),
+        sources_(sources),
+        options_(options),
+        geometry_(geometry),
+        counted_(counted),
+        dst_(dst),
         directory_checksum_(hash_u64(HashDomain::kNonce, options.nonce)) {}
 
   void work() noexcept override;
@@ -131,7 +138,9 @@ struct FrameEncoder::OpenEntry {
   std::uint32_t tensor_seed;
 
   OpenEntry(const FrameEntry& entry, GeometryWalk& walk, const splitzip_codebook* codebook)
-      : fields(entry), geometry(walk.place(entry.shape())), coder(geometry, codebook),
+      : fields(entry),
+        geometry(walk.place(entry.shape())),
+        coder(geometry, codebook),
         tensor_seed(hash_u64(HashDomain::kTensorKey, entry.tensor_key)) {}
 };
 
@@ -178,7 +187,8 @@ void FrameEncoder::clear_entry_padding(const OpenEntry& open) const {
 }
 
 /// Everything of a tile but its spill, which is appended to `variable`, and its record. Returns what the chunks add to the directory checksum.
-std::uint32_t FrameEncoder::encode_tile(OpenEntry& open, std::uint32_t index, std::uint32_t tile, GroupVariable& variable) const {
+std::uint32_t FrameEncoder::encode_tile(OpenEntry& open, std::uint32_t index, std::uint32_t tile,
+                                        GroupVariable& variable) const {
   const EntryGeometry& entry = open.geometry;
   std::uint32_t checksum = 0;
   std::uint32_t words = 0;
@@ -187,24 +197,27 @@ std::uint32_t FrameEncoder::encode_tile(OpenEntry& open, std::uint32_t index, st
     const ChunkPlace place = entry.place(chunk);
     const std::uint32_t channel = entry.shape.first_channel + place.range * entry.shape.channels;
     alignas(64) std::array<std::uint8_t, kChunkBytes> buffer;
-    const std::uint8_t* content =
-        gather(sources_[index], {place.first_token, place.range, entry.shape.channels, entry.format.bytes, place.first_value, place.count},
-               buffer.data());
+    const std::uint8_t* content = gather(
+        sources_[index],
+        {place.first_token, place.range, entry.shape.channels, entry.format.bytes, place.first_value, place.count},
+        buffer.data());
 
     ChunkBytes<std::uint8_t> to;
     for (std::uint32_t p = 0; p < entry.planes.count; ++p) {
       to.planes[p] = at(entry.plane_offset[p] + place.first_vector * entry.planes.vector_bytes[p]);
     }
     to.variable = variable.tile.data() + 4 * std::size_t{words};
-    const ChunkRecord record = backend_.encode(open.coder, {place.count, place.vectors, channel, place.first_value}, content, to);
+    const ChunkRecord record =
+        backend_.encode(open.coder, {place.count, place.vectors, channel, place.first_value}, content, to);
     words += record.words;
 
     const std::uint64_t number = std::uint64_t{entry.first_chunk} + chunk;
     store(at(geometry_.records_offset + 2 * number), record.bits());
     std::uint32_t content_hash = 0;
     if (geometry_.checksums_offset != 0) {
-      content_hash = content_checksum(backend_.sum(content, place.vectors), {open.tensor_seed, open.fields.first_block + place.block, channel,
-                                                                            place.chunk, place.count});
+      content_hash = content_checksum(
+          backend_.sum(content, place.vectors),
+          {open.tensor_seed, open.fields.first_block + place.block, channel, place.chunk, place.count});
       store(at(geometry_.checksums_offset + 4 * number), content_hash);
     }
     checksum += chunk_record_hash(static_cast<std::uint32_t>(number), record.bits(), content_hash);
@@ -215,16 +228,17 @@ std::uint32_t FrameEncoder::encode_tile(OpenEntry& open, std::uint32_t index, st
   std::uint8_t* const slot = at(entry.slots_offset + 4 * std::uint64_t{tile} * entry.shape.slot_words);
   std::memcpy(slot, variable.tile.data(), 4 * std::size_t{head});
   std::memset(slot + 4 * std::size_t{head}, 0, 4 * std::size_t{slot_words - head});
-  std::memcpy(variable.remainders.data() + 4 * std::size_t{variable.words}, variable.tile.data() + 4 * std::size_t{head},
-              4 * std::size_t{words - head});
+  std::memcpy(variable.remainders.data() + 4 * std::size_t{variable.words},
+              variable.tile.data() + 4 * std::size_t{head}, 4 * std::size_t{words - head});
   variable.words += words - head;
   return checksum;
 }
 
 /// When the group has its turn: its part of the spill and its tile records. Returns what they add to the directory checksum.
-std::uint32_t FrameEncoder::place_group(const OpenEntry& open, std::uint32_t index, std::uint32_t group, TileRange tiles,
-                                        const GroupVariable& variable) {
-  for (std::uint32_t turn = turn_.load(std::memory_order_acquire); turn != group; turn = turn_.load(std::memory_order_acquire)) {
+std::uint32_t FrameEncoder::place_group(const OpenEntry& open, std::uint32_t index, std::uint32_t group,
+                                        TileRange tiles, const GroupVariable& variable) {
+  for (std::uint32_t turn = turn_.load(std::memory_order_acquire); turn != group;
+       turn = turn_.load(std::memory_order_acquire)) {
     turn_.wait(turn, std::memory_order_acquire);
   }
   const std::uint64_t first_word = spill_words_;

@@ -42,8 +42,10 @@ constexpr CodeTables make_code_tables() {
     for (unsigned code = 0; code < 4; ++code) {
       if ((nibble >> code & 1) == 0) continue;
       for (unsigned byte = 0; byte < 256; ++byte) {
-        tables.squeezed[nibble][byte] = static_cast<std::uint8_t>(tables.squeezed[nibble][byte] | (byte >> 2 * code & 3) << filled);
-        tables.spread[nibble][byte] = static_cast<std::uint8_t>(tables.spread[nibble][byte] | (byte >> filled & 3) << 2 * code);
+        tables.squeezed[nibble][byte] =
+            static_cast<std::uint8_t>(tables.squeezed[nibble][byte] | (byte >> 2 * code & 3) << filled);
+        tables.spread[nibble][byte] =
+            static_cast<std::uint8_t>(tables.spread[nibble][byte] | (byte >> filled & 3) << 2 * code);
       }
       filled += 2;
     }
@@ -65,7 +67,8 @@ struct PlaneBuffer {
 };
 
 /// The base of each value of a chunk, `values_of_chunk` of them. For padding values it makes delta the one whose code is 0.
-const std::uint8_t* base_row(const ChunkCoder& coder, const ChunkValues& values, std::uint32_t values_of_chunk, std::uint8_t* buffer) {
+const std::uint8_t* base_row(const ChunkCoder& coder, const ChunkValues& values, std::uint32_t values_of_chunk,
+                             std::uint8_t* buffer) {
   const std::uint32_t count = values.count;
   if (coder.shared_base) {
     std::memset(buffer, coder.bases[0], count);
@@ -95,9 +98,9 @@ const std::uint8_t* base_row(const ChunkCoder& coder, const ChunkValues& values,
 
 #endif  // SPLITZIP_CPU_SIMD_ONCE
 
-#include "cpu/simd_vectors-inl.hpp"
 #include "cpu/simd_formats-inl.hpp"
 #include "cpu/simd_tiers-inl.hpp"
+#include "cpu/simd_vectors-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace splitzip {
@@ -135,7 +138,8 @@ struct Chunk {
   }
 
   /// Rest planes; deltas, which are kept for the escapes.
-  HWY_INLINE Quad split(const std::uint8_t* content, std::size_t i, const std::uint8_t* bases, const PlanePointers& planes) {
+  HWY_INLINE Quad split(const std::uint8_t* content, std::size_t i, const std::uint8_t* bases,
+                        const PlanePointers& planes) {
     const Quad s = Format<kType>::split(content, i, planes);
     const std::uint8_t* const base = bases + i;
     const Quad d = {delta(s.a, base), delta(s.b, base + kR), delta(s.c, base + 2 * kR), delta(s.d, base + 3 * kR)};
@@ -152,7 +156,8 @@ struct Chunk {
   HWY_INLINE void join(const std::uint8_t* bases, const ConstPlanePointers& planes, std::uint8_t* content) const {
     for (std::size_t i = 0; i < kR; i += kWidth) {
       const Quad d = load_quad(deltas.data() + i, kR), b = load_quad(bases + i, kR);
-      Format<kType>::join({hn::Add(d.a, b.a), hn::Add(d.b, b.b), hn::Add(d.c, b.c), hn::Add(d.d, b.d)}, i, planes, content);
+      Format<kType>::join({hn::Add(d.a, b.a), hn::Add(d.b, b.b), hn::Add(d.c, b.c), hn::Add(d.d, b.d)}, i, planes,
+                          content);
     }
   }
 
@@ -178,8 +183,8 @@ struct Chunk {
   }
 
   /// Planes and variable part. Returns its words; if they are more than raw_words, it is unfinished.
-  std::uint32_t encode_tiered(const ChunkCoder& coder, const std::uint8_t* bases, const std::uint8_t* content, std::uint32_t raw_words,
-                              const PlanePointers& planes, std::uint8_t* variable) {
+  std::uint32_t encode_tiered(const ChunkCoder& coder, const std::uint8_t* bases, const std::uint8_t* content,
+                              std::uint32_t raw_words, const PlanePointers& planes, std::uint8_t* variable) {
     const Bytes three = fill(3);
     const Bytes ranks = table16(coder.rank_of_clipped.data());
     const Bytes above3 = hn::SaturatedSub(ranks, three), above6 = hn::SaturatedSub(above3, three);
@@ -226,7 +231,8 @@ struct Chunk {
   }
 
   /// The deltas; nullptr, or what is wrong.
-  const char* decode_tiered(const ChunkCoder& coder, const std::uint8_t* code_plane, std::uint32_t words, const std::uint8_t* variable) {
+  const char* decode_tiered(const ChunkCoder& coder, const std::uint8_t* code_plane, std::uint32_t words,
+                            const std::uint8_t* variable) {
     alignas(64) std::array<std::uint8_t, kR> dealt1;
     for (std::size_t i = 0; i < kR; i += kWidth) {
       const Bytes codes = deal<4>(load_quarters(code_plane + i / 4, kR / 4));
@@ -271,7 +277,8 @@ struct Chunk {
     const Bytes delta_of_rank = table16(coder.delta_of_rank.data());
     for (std::size_t i = 0; i < kR; i += kWidth) {
       // The codes of a value add up to its rank, for which four bits are enough.
-      const Spread codes1 = spread2(load_bytes(dealt1.data() + i)), codes2 = spread2(Order::to_rows(load_bytes(bytes_of(tier2) + i))),
+      const Spread codes1 = spread2(load_bytes(dealt1.data() + i)),
+                   codes2 = spread2(Order::to_rows(load_bytes(bytes_of(tier2) + i))),
                    codes3 = spread2(Order::to_rows(load_bytes(bytes_of(tier3) + i)));
       const Spread ranks = {hn::Add(hn::Add(codes1.fields01, codes2.fields01), codes3.fields01),
                             hn::Add(hn::Add(codes1.fields23, codes2.fields23), codes3.fields23)};
@@ -292,8 +299,8 @@ struct Chunk {
     return bits / 2;
   }
 
-  std::uint32_t encode_fixed4(const std::uint8_t* bases, const std::uint8_t* content, std::uint32_t raw_words, const PlanePointers& planes,
-                              std::uint8_t* variable) {
+  std::uint32_t encode_fixed4(const std::uint8_t* bases, const std::uint8_t* content, std::uint32_t raw_words,
+                              const PlanePointers& planes, std::uint8_t* variable) {
     for (std::size_t i = 0; i < kR; i += kWidth) {
       const Quad codes = clip(split(content, i, bases, planes));
       pack4(codes, planes[kFormat.rest_planes] + i / 2, kR / 2);
@@ -349,8 +356,8 @@ ChunkRecord encode_type(const ChunkCoder& coder, const ChunkValues& values, cons
 }
 
 template <std::uint32_t kType>
-const char* decode_type(const ChunkCoder& coder, const ChunkValues& values, std::uint32_t words, const ChunkBytes<const std::uint8_t>& from,
-                        std::uint8_t* content) {
+const char* decode_type(const ChunkCoder& coder, const ChunkValues& values, std::uint32_t words,
+                        const ChunkBytes<const std::uint8_t>& from, std::uint8_t* content) {
   Chunk<kType> chunk;
   PlaneBuffer buffer;
   ConstPlanePointers planes = from.planes;
@@ -371,7 +378,8 @@ const char* decode_type(const ChunkCoder& coder, const ChunkValues& values, std:
   return fault;
 }
 
-ChunkRecord encode(const ChunkCoder& coder, const ChunkValues& values, const std::uint8_t* content, const ChunkBytes<std::uint8_t>& to) {
+ChunkRecord encode(const ChunkCoder& coder, const ChunkValues& values, const std::uint8_t* content,
+                   const ChunkBytes<std::uint8_t>& to) {
   if (coder.mode == SPLITZIP_MODE_RAW) return encode_uncoded_chunk(coder, values, content, to);
   switch (coder.type) {
     case SPLITZIP_BF16: return encode_type<SPLITZIP_BF16>(coder, values, content, to);
@@ -383,8 +391,8 @@ ChunkRecord encode(const ChunkCoder& coder, const ChunkValues& values, const std
   }
 }
 
-const char* decode(const ChunkCoder& coder, const ChunkValues& values, ChunkRecord record, const ChunkBytes<const std::uint8_t>& from,
-                   std::uint8_t* content) {
+const char* decode(const ChunkCoder& coder, const ChunkValues& values, ChunkRecord record,
+                   const ChunkBytes<const std::uint8_t>& from, std::uint8_t* content) {
   if (record.kind != ChunkKind::kCoded) return decode_chunk(coder, values, record, from, content);
   if (!plane_padding_is_zero(coder, values, from)) return "padding values are not zero";
   switch (coder.type) {
@@ -454,12 +462,12 @@ std::uint32_t sum(const std::uint8_t* content, std::uint32_t vectors) {
   return static_cast<std::uint32_t>(hn::GetLane(hn::SumOfLanes(kTag64, total)));
 }
 
-constexpr Backend kBackend{HWY_TARGET == HWY_NEON        ? "neon"
-                           : HWY_TARGET == HWY_SSE4      ? "sse4"
-                           : HWY_TARGET == HWY_AVX2      ? "avx2"
-                           : HWY_TARGET == HWY_AVX3      ? "avx512"
-                           : HWY_TARGET == HWY_AVX3_DL   ? "avx512_vbmi2"
-                                                         : "unknown",
+constexpr Backend kBackend{HWY_TARGET == HWY_NEON      ? "neon"
+                           : HWY_TARGET == HWY_SSE4    ? "sse4"
+                           : HWY_TARGET == HWY_AVX2    ? "avx2"
+                           : HWY_TARGET == HWY_AVX3    ? "avx512"
+                           : HWY_TARGET == HWY_AVX3_DL ? "avx512_vbmi2"
+                                                       : "unknown",
                            encode, decode, sum};
 
 }  // namespace HWY_NAMESPACE

@@ -20,8 +20,8 @@ splitzip_status check_entry_directory(const std::uint8_t* data, const FrameGeome
       ChunkRecord record;
       if (!parse_chunk_record(load<std::uint16_t>(data + offset), entry.planes, entry.shape.mode,
                               entry.place(chunk).vectors, record)) {
-        return fail(error, SPLITZIP_ERROR_CORRUPT_DIRECTORY, "chunk record has an unknown kind, a reserved bit or a wrong length",
-                    {index, chunk, offset});
+        return fail(error, SPLITZIP_ERROR_CORRUPT_DIRECTORY,
+                    "chunk record has an unknown kind, a reserved bit or a wrong length", {index, chunk, offset});
       }
       words += record.words;
     }
@@ -40,9 +40,8 @@ std::uint32_t directory_checksum(const std::uint8_t* data, const FrameGeometry& 
   std::uint32_t sum = hash_u64(HashDomain::kNonce, nonce);
   for (std::uint32_t chunk = 0; chunk < frame.chunks; ++chunk) {
     const auto record = load<std::uint16_t>(data + frame.records_offset + 2 * std::uint64_t{chunk});
-    const auto checksum = frame.checksums_offset == 0
-                              ? 0
-                              : load<std::uint32_t>(data + frame.checksums_offset + 4 * std::uint64_t{chunk});
+    const auto checksum =
+        frame.checksums_offset == 0 ? 0 : load<std::uint32_t>(data + frame.checksums_offset + 4 * std::uint64_t{chunk});
     sum += chunk_record_hash(chunk, record, checksum);
   }
   for (std::uint32_t tile = 0; tile < frame.tiles; ++tile) {
@@ -85,13 +84,15 @@ splitzip_status load_header(const std::uint8_t* data, std::uint64_t size, FrameH
   if (size >= 4 && load<std::uint32_t>(data) != kFrameMagic) {
     return fail(error, SPLITZIP_ERROR_BAD_MAGIC, "not a splitzip frame", {.offset = 0});
   }
-  if (size < kHeaderBytes) return fail(error, SPLITZIP_ERROR_TRUNCATED, "frame ends inside of its header", {.offset = size});
+  if (size < kHeaderBytes)
+    return fail(error, SPLITZIP_ERROR_TRUNCATED, "frame ends inside of its header", {.offset = size});
   header = load<FrameHeader>(data);
   if (header.version != SPLITZIP_FORMAT_VERSION) {
     return fail(error, SPLITZIP_ERROR_UNSUPPORTED_VERSION, "frame is of another format version", {.offset = 4});
   }
   if ((header.flags & ~kFlagChecksums) != 0) {
-    return fail(error, SPLITZIP_ERROR_UNSUPPORTED_FLAG, "frame has a flag that this version does not know", {.offset = 6});
+    return fail(error, SPLITZIP_ERROR_UNSUPPORTED_FLAG, "frame has a flag that this version does not know",
+                {.offset = 6});
   }
   return SPLITZIP_OK;
 }
@@ -107,7 +108,8 @@ splitzip_status check_frame(const std::uint8_t* data, std::uint64_t size, FrameH
     return fail(error, SPLITZIP_ERROR_TRUNCATED, "frame ends inside of its tensor entries", {.offset = size});
   }
   if (header_checksum(data, header.entry_count) != header.header_checksum) {
-    return fail(error, SPLITZIP_ERROR_CORRUPT_HEADER, "header checksum does not match header and tensor entries", {.offset = 44});
+    return fail(error, SPLITZIP_ERROR_CORRUPT_HEADER, "header checksum does not match header and tensor entries",
+                {.offset = 44});
   }
 
   GeometryWalk walk;
@@ -125,7 +127,8 @@ splitzip_status check_frame(const std::uint8_t* data, std::uint64_t size, FrameH
     }
   }
   if (walk.frame().chunks != header.chunk_count || walk.frame().tiles != header.tile_count) {
-    return fail(error, SPLITZIP_ERROR_CORRUPT_HEADER, "chunk_count or tile_count differs from the tensor entries", {.offset = 20});
+    return fail(error, SPLITZIP_ERROR_CORRUPT_HEADER, "chunk_count or tile_count differs from the tensor entries",
+                {.offset = 20});
   }
 
   // Sizes: everything that follows lies inside of the bytes that are there.
@@ -134,10 +137,13 @@ splitzip_status check_frame(const std::uint8_t* data, std::uint64_t size, FrameH
   for (std::uint32_t i = 0; i < header.entry_count; ++i) sizes.place(load_entry(data, i).shape());
   const std::uint64_t frame_bytes = sizes.frame().spill_offset + 4 * std::uint64_t{header.spill_words};
   if (header.frame_bytes != frame_bytes) {
-    return fail(error, SPLITZIP_ERROR_CORRUPT_HEADER, "frame_bytes differs from what header and entries give", {.offset = 32});
+    return fail(error, SPLITZIP_ERROR_CORRUPT_HEADER, "frame_bytes differs from what header and entries give",
+                {.offset = 32});
   }
-  if (size < frame_bytes) return fail(error, SPLITZIP_ERROR_TRUNCATED, "frame is shorter than it declares", {.offset = size});
-  if (size > frame_bytes) return fail(error, SPLITZIP_ERROR_TRAILING_BYTES, "bytes after the end of the frame", {.offset = frame_bytes});
+  if (size < frame_bytes)
+    return fail(error, SPLITZIP_ERROR_TRUNCATED, "frame is shorter than it declares", {.offset = size});
+  if (size > frame_bytes)
+    return fail(error, SPLITZIP_ERROR_TRAILING_BYTES, "bytes after the end of the frame", {.offset = frame_bytes});
 
   // Directory.
   if (directory_checksum(data, sizes.frame(), header.nonce) != header.directory_checksum) {
@@ -150,10 +156,12 @@ splitzip_status check_frame(const std::uint8_t* data, std::uint64_t size, FrameH
     if (status != SPLITZIP_OK) return status;
   }
   if (spill != header.spill_words) {
-    return fail(error, SPLITZIP_ERROR_CORRUPT_DIRECTORY, "spill_words differs from the sum of the remainders", {.offset = 28});
+    return fail(error, SPLITZIP_ERROR_CORRUPT_DIRECTORY, "spill_words differs from the sum of the remainders",
+                {.offset = 28});
   }
   if (!directory_padding_is_zero(data, sizes.frame())) {
-    return fail(error, SPLITZIP_ERROR_CORRUPT_DIRECTORY, "padding of the directory is not zero", {.offset = sizes.frame().records_offset});
+    return fail(error, SPLITZIP_ERROR_CORRUPT_DIRECTORY, "padding of the directory is not zero",
+                {.offset = sizes.frame().records_offset});
   }
   return SPLITZIP_OK;
 }

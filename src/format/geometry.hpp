@@ -32,7 +32,7 @@ struct EntryShape {
 
 /// One chunk: which values it holds and which vectors of the planes.
 struct ChunkPlace {
-  std::uint64_t block = 0;         // of the entry
+  std::uint64_t block = 0;  // of the entry
   std::uint32_t range = 0;
   std::uint32_t chunk = 0;         // of the unit
   std::uint64_t first_token = 0;   // of the unit, counted in the entry
@@ -55,8 +55,8 @@ struct EntryGeometry {
   EntryShape shape;
   ElementFormat format;
   PlaneSet planes;
-  UnitShape full;             // of a whole block
-  UnitShape last;             // of the last block, possibly the same
+  UnitShape full;  // of a whole block
+  UnitShape last;  // of the last block, possibly the same
   std::uint64_t blocks = 0;
   std::uint64_t units = 0;
   std::uint64_t vectors = 0;
@@ -90,11 +90,11 @@ struct FrameGeometry {
   std::uint32_t entries = 0;
   std::uint32_t chunks = 0;
   std::uint32_t tiles = 0;
-  std::uint64_t raw_bytes = 0;        // values without padding
+  std::uint64_t raw_bytes = 0;  // values without padding
   std::uint64_t records_offset = 0;
   std::uint64_t checksums_offset = 0;  // 0: the frame has none
   std::uint64_t tile_records_offset = 0;
-  std::uint64_t spill_offset = 0;      // also the length of everything before the spill
+  std::uint64_t spill_offset = 0;  // also the length of everything before the spill
   std::uint64_t max_spill_words = 0;
 };
 
