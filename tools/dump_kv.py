@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write the KV cache that a model makes of a text to a safetensors file.
 
-    pip install torch transformers safetensors          # and gguf, for a GGUF file
+    pip install torch transformers safetensors          # and gguf, accelerate, for a GGUF file
     tools/dump_kv.py MODEL text.txt cache.safetensors --tokens 512
 
 MODEL is a directory with a model in Hugging Face's form, a GGUF file, or the name of a model on the hub. The

@@ -8,13 +8,14 @@ import time
 import numpy as np
 import pytest
 
-from splitzip_kv import Frame
+import splitzip_kv
+from splitzip_kv import Frame, Layout, encode
 from splitzip_kv.transfer import Code, Options, Part, Receiver, Sender, TransferError, messages
 from splitzip_kv.transfer import receiver as receiver_module
 from splitzip_kv.transfer import sender as sender_module
 from splitzip_kv.transfer.inprocess import Faults
 
-from transfer_cases import QUICK, Pair, Tensor, make_codebooks, some_tensors
+from transfer_cases import CHANNELS, QUICK, Pair, Tensor, make_codebooks, some_tensors, values
 
 RNG = np.random.default_rng(7)
 
@@ -223,6 +224,39 @@ def test_breaker():
         pair.works()
 
 
+def test_shadow(monkeypatch):
+    with Pair(shadow=1) as pair:
+        tensors = tensors_of(64, 64)
+        assert pair.move("a", tensors) == [None, None]
+        assert_moved(tensors)
+        assert pair.sender.counters["shadow_mismatches"] == 0
+
+        class Wrong(Frame):
+            def decode(self, tensors, layouts, **options):
+                super().decode(tensors, layouts, **options)
+                other = values(RNG, tensors[0].tokens, CHANNELS).reshape(-1, 3, 64)
+                wrong = [Layout(other, "token,head,dim")]
+                Frame(encode([tensors[0]], wrong)).decode([tensors[0]], layouts)
+
+        monkeypatch.setattr(splitzip_kv, "Frame", Wrong)
+        tensors = tensors_of(64, 64)
+        incoming = pair.expect("b", tensors)
+        request = pair.sender.start(pair.receiver.address, "b")
+        for part in pair.parts(tensors):
+            request.send([part])
+        assert request.finish().wire_bytes > sum(part.raw_bytes for part in pair.parts(tensors))
+        incoming.wait()
+        assert_moved(tensors)
+        assert pair.sender.counters["shadow_mismatches"] == 1
+
+
+def test_threads():
+    with Pair(threads=3) as pair:
+        tensors = tensors_of(300, 300)
+        assert pair.move("a", tensors) == [None, None]
+        assert_moved(tensors)
+
+
 @pytest.mark.parametrize("side", ["format", "protocol"])
 def test_versions_that_do_not_fit(side, monkeypatch):
     with Pair() as pair:
@@ -368,14 +402,14 @@ def test_a_frame_of_earlier_that_replaces_the_right_one_during_decoding(monkeypa
                 super().__init__(data, **arguments)
                 self.memory = data
 
-            def decode(self, *arguments):
+            def decode(self, *arguments, **options):
                 if not state["replace"]:
                     old.append(self.memory.copy())
                 else:
                     state["replace"] = False
                     assert self.memory.nbytes == old[0].nbytes
                     self.memory[:] = old[0]
-                super().decode(*arguments)
+                super().decode(*arguments, **options)
 
         monkeypatch.setattr(receiver_module, "Frame", Replaced)
         assert pair.move("a", first) == [None, None]
@@ -475,6 +509,7 @@ def test_options_are_checked():
         {"slots_per_session": 0},
         {"attempts": 0},
         {"timeout": 0},
+        {"threads": -1},
     ):
         with pytest.raises(ValueError):
             Options(**wrong)

@@ -72,6 +72,7 @@ def worker(role, files, **changes):
         "host": "127.0.0.1",
         "protocol": "tcp",
         "timeout": 20.0,
+        "threads": 1,
         "link_bytes": None,
     }
     return Worker(role, **(settings | changes))

@@ -16,6 +16,7 @@ from splitzip_kv.transfer.inprocess import Faults, Network
 QUICK = {
     "staging_bytes": 1 << 20,
     "slot_bytes": 1 << 16,
+    "slots_per_session": 4,
     "timeout": 5.0,
     "connect_timeout": 2.0,
     "resend_interval": 0.02,

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from .. import CodebookSet
+from .. import CodebookSet, Workers
 from . import messages
 from .engine import Engine, Event, Link
 from .errors import Code, TransferError
@@ -30,9 +30,11 @@ class Endpoint:
         self.engine = engine
         self.codebooks = codebooks
         self.options = options or Options()
+        self.workers = None if self.options.threads == 1 else Workers(self.options.threads)
         self.lock = threading.Condition(threading.RLock())
         self.counters: Counter[str] = Counter()
-        """damaged_messages, resent_messages, rewritten_frames, refused_frames, late_frames, failed_requests."""
+        """damaged_messages, resent_messages, rewritten_frames, refused_frames, late_frames, failed_requests,
+        shadow_mismatches."""
         self._closed = False
         self._thread = threading.Thread(target=self._run, name=f"splitzip-{type(self).__name__.lower()}", daemon=True)
 
@@ -88,7 +90,7 @@ class Endpoint:
         except messages.DamagedMessage as error:
             # Whoever sent it sends it again when no answer comes.
             self.counters["damaged_messages"] += 1
-            log.warning("message from %s dropped: %s", event.link.peer, error)
+            log.info("message from %s dropped: %s", event.link.peer, error)
         except messages.UnsupportedProtocol as error:
             self.notify(event.link, messages.Refuse(Code.VERSION, str(error)))
             self.end_link(event.link, TransferError(Code.VERSION, str(error)))

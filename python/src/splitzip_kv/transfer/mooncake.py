@@ -24,6 +24,9 @@ MAX_BATCH = 512
 class MooncakeEngine(Engine):
     def __init__(self, host: str = "127.0.0.1", *, protocol: str = "tcp", device: str = "") -> None:
         """`host` is where peers reach this process; `protocol` and `device` are Mooncake's ("rdma", "mlx5_0")."""
+        if protocol == "tcp":
+            # Otherwise Mooncake takes RDMA wherever it sees a device, whatever protocol it is given.
+            os.environ.setdefault("MC_FORCE_TCP", "1")
         # Messages about every step would drown those of the program; half a minute is long for a peer that hangs.
         # An environment that sets these keeps its say.
         os.environ.setdefault("MC_LOG_LEVEL", "ERROR")

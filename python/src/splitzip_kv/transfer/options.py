@@ -17,9 +17,9 @@ class Options:
 
     staging_bytes: int = 256 << 20
     """Registered memory of this side: no more is ever used. Where it is full, senders wait."""
-    slot_bytes: int = 8 << 20
+    slot_bytes: int = 2 << 20
     """Memory for one frame. What does not fit goes as several frames."""
-    slots_per_session: int = 4
+    slots_per_session: int = 16
     """Receiver: slots that one sender can have under way."""
     timeout: float = 30.0
     """For a request, from its start to its end."""
@@ -30,19 +30,23 @@ class Options:
     """Receiver: an announced frame that is not right may still become so in this time; then it is asked for again."""
     attempts: int = 5
     """Sender: a frame is written at most so often."""
-    decode_threads: int = 1
+    threads: int = 1
+    """Threads that encode, or decode, the frames; 0: as many as the machine has processors."""
     checksums: bool = True
     raw: bool = dataclasses.field(default_factory=_raw_by_environment)
     """Kill switch: this side neither sends nor wants coded frames. By default what the variable SPLITZIP_RAW says."""
     breaker: int = 8
     """Sender: after so many refused frames in a row, a session goes on in mode raw."""
+    shadow: int = 0
+    """Sender: one coded frame in so many is decoded and compared before it leaves; if it differs, the session goes on
+    in mode raw. 0: none."""
 
     def __post_init__(self) -> None:
         if self.slot_bytes < 4096 or self.staging_bytes < self.slot_bytes:
             raise ValueError("slot_bytes has to be at least 4096, and staging_bytes at least one slot")
         if not 1 <= self.slots_per_session <= 1024:
             raise ValueError("slots_per_session has to be from 1 to 1024")
-        if min(self.attempts, self.decode_threads, self.breaker) < 1:
-            raise ValueError("attempts, decode_threads and breaker have to be at least 1")
+        if min(self.attempts, self.breaker) < 1 or min(self.threads, self.shadow) < 0:
+            raise ValueError("attempts and breaker have to be at least 1, threads and shadow at least 0")
         if min(self.timeout, self.connect_timeout, self.resend_interval, self.settle_time) <= 0:
             raise ValueError("times have to be positive")

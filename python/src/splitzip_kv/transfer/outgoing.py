@@ -11,11 +11,14 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from .. import SplitzipError, encode
+import numpy as np
+
+from .. import SplitzipError, Tensor, encode
 from . import messages
+from .endpoint import log
 from .engine import Link, Segment
 from .errors import Code, TransferError
-from .parts import Frame, Part, cut_into_frames, record_of
+from .parts import Frame, Part, cut_into_frames, decodes_to_itself, raw, record_of
 from .report import Span, TransferReport
 
 if TYPE_CHECKING:
@@ -130,9 +133,7 @@ class OutgoingRequest:
         failure: TransferError | None = None
         begin = time.monotonic()
         try:
-            chunk.frame_bytes = len(
-                encode(tensors, layouts, out=view, nonce=chunk.nonce, checksums=sender.options.checksums)
-            )
+            self._encode(chunk, frame, view)
         except SplitzipError as error:
             failure = TransferError(Code.CODEC, f"encoding failed: {error!r}")
         end = time.monotonic()
@@ -149,6 +150,27 @@ class OutgoingRequest:
             self.report.frames += 1
             self.chunks[chunk.number] = chunk
             session.to_write.append(chunk)
+
+    def _encode(self, chunk: OutgoingChunk, frame: Frame, view: np.ndarray) -> None:
+        sender, session = self._sender, self._session
+        tensors, layouts = frame
+
+        def encoded_as(tensors: list[Tensor]) -> memoryview:
+            options = sender.options
+            return encode(
+                tensors, layouts, out=view, nonce=chunk.nonce, checksums=options.checksums, workers=sender.workers
+            )
+
+        encoded = encoded_as(tensors)
+        shadow = sender.options.shadow
+        if chunk.coded and shadow and chunk.nonce % shadow == 0 and not decodes_to_itself(encoded, frame):
+            log.error("a frame of request %r does not decode to what was encoded: going on in mode raw", self.name)
+            sender.counters["shadow_mismatches"] += 1
+            session.usable = set()
+            tensors = [raw(tensor) for tensor in tensors]
+            chunk.coded, chunk.tensors = False, tuple(record_of(tensor) for tensor in tensors)
+            encoded = encoded_as(tensors)
+        chunk.frame_bytes = len(encoded)
 
 
 class Session:

@@ -10,11 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from .. import Codebook, ElementType, Layout, Mode, Tensor, frame_sizes
+import splitzip_kv
+
+from .. import Codebook, ElementType, Layout, Mode, SplitzipError, Tensor, encode, frame_sizes
 from .messages import MAX_TENSORS, TensorRecord
 
 TOKENS_PER_UNIT = 256
 
+# Tensors of one frame, and where their values are.
 Frame = tuple[list[Tensor], list[Layout]]
 
 
@@ -71,7 +74,7 @@ class Part:
     def raw(self) -> Part:
         """The same without a codebook."""
         part = copy.copy(self)
-        part.tensor = dataclasses.replace(self.tensor, mode=Mode.RAW, codebook=None)
+        part.tensor = raw(self.tensor)
         return part
 
     def run(self, first: int, count: int) -> tuple[Tensor, Layout]:
@@ -86,6 +89,10 @@ class Part:
         )
         array, axes, pages, type = self._memory
         return tensor, Layout(array, axes, pages=pages, type=type, first_token=skipped)
+
+
+def raw(tensor: Tensor) -> Tensor:
+    return dataclasses.replace(tensor, mode=Mode.RAW, codebook=None)
 
 
 def bound_bytes(tensor: Tensor, checksums: bool) -> int:
@@ -132,6 +139,25 @@ def _fitting_runs(part: Part, limit: int, checksums: bool) -> Iterator[tuple[Ten
         )
     for first in range(0, part.blocks, count):
         yield part.run(first, min(count, part.blocks - first))
+
+
+def decodes_to_itself(encoded: memoryview, frame: Frame) -> bool:
+    """Decode it to elsewhere and compare every bit with the source."""
+    tensors, layouts = frame
+    copies = [
+        Layout(
+            np.empty((tensor.tokens, tensor.ranges, tensor.channels), f"u{layout.element_bytes}"),
+            "token,head,dim",
+            type=tensor.type,
+        )
+        for tensor, layout in zip(tensors, layouts, strict=True)
+    ]
+    try:
+        splitzip_kv.Frame(encoded).decode(tensors, copies)
+    except SplitzipError:
+        return False
+    as_they_are = [raw(tensor) for tensor in tensors]
+    return encode(as_they_are, layouts) == encode(as_they_are, copies)
 
 
 def record_of(tensor: Tensor) -> TensorRecord:

@@ -81,12 +81,9 @@ class Receiver(Endpoint):
         self._given_up: collections.OrderedDict[str, tuple[Code, str]] = collections.OrderedDict()
         self._tasks: list[tuple[float, int, IncomingRequest, IncomingChunk]] = []
         self._order = itertools.count()
-        self._workers = [
-            threading.Thread(target=self._work, name="splitzip-decode", daemon=True)
-            for _ in range(self.options.decode_threads)
-        ]
-        for thread in (self._thread, *self._workers):
-            thread.start()
+        self._decoder = threading.Thread(target=self._work, name="splitzip-decode", daemon=True)
+        self._decoder.start()
+        self._thread.start()
 
     def expect(self, name: str, parts: Iterable[Part], timeout: float | None = None) -> IncomingRequest:
         """Be ready for the request that a sender starts under `name`, and decode it into the memory of `parts`."""
@@ -110,8 +107,7 @@ class Receiver(Endpoint):
             for request in list(self._active):
                 self.fail(request, TransferError(Code.CANCELLED, "the receiver was closed"))
         self.stop()
-        for worker in self._workers:
-            worker.join()
+        self._decoder.join()
         for link in list(self._sessions):
             link.close()
         self.staging.close()
@@ -346,7 +342,7 @@ class Receiver(Endpoint):
 
     def _decode(self, data: np.ndarray, nonce: int, chunk: IncomingChunk) -> SplitzipError | None:
         try:
-            Frame(data, expected_nonce=nonce).decode(chunk.tensors, chunk.layouts)
+            Frame(data, expected_nonce=nonce).decode(chunk.tensors, chunk.layouts, workers=self.workers)
             # A late write of an earlier frame may have replaced this one in the meantime; its nonce gives it away.
             Frame(data, expected_nonce=nonce)
         except SplitzipError as error:

@@ -20,8 +20,8 @@ SAMPLE = Path("data/smollm2-135m")
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="splitzip-move",
-        description="Move a KV cache from a prefill process to a decode process over the Mooncake Transfer Engine: page "
-        "by page, packed, and packed and encoded; compare every bit, and say what it took.",
+        description="Move a KV cache from a prefill process to a decode process over the Mooncake Transfer Engine: "
+        "page by page, packed, and packed and encoded; compare every bit, and say what it took.",
     )
     parser.add_argument(
         "--kv", type=Path, help="safetensors file with tensors [head, token, dim] (default: the sample in data/)"
@@ -41,6 +41,7 @@ def arguments() -> argparse.Namespace:
         "--host", default="127.0.0.1", help="address of this machine for the engine (default: 127.0.0.1)"
     )
     parser.add_argument("--timeout", type=float, default=30.0, help="seconds for one transfer (default: 30)")
+    parser.add_argument("--threads", type=int, default=1, help="threads of each process that code (default: 1; 0: all)")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     given = parser.parse_args()
     if given.kv is None:
@@ -51,8 +52,12 @@ def arguments() -> argparse.Namespace:
     for path in (given.kv, given.codebook):
         if path is not None and not path.is_file():
             parser.error(f"no file {path}")
-    if given.page_tokens < 1 or given.repeat < 1 or (given.link_gbit is not None and given.link_gbit <= 0):
-        parser.error("--page-tokens, --repeat and --link-gbit have to be positive")
+    if (
+        min(given.page_tokens, given.repeat) < 1
+        or given.threads < 0
+        or (given.link_gbit is not None and given.link_gbit <= 0)
+    ):
+        parser.error("--page-tokens, --repeat and --link-gbit have to be positive, and --threads not negative")
     return given
 
 
@@ -124,6 +129,7 @@ def main() -> int:
         "host": given.host,
         "protocol": given.protocol,
         "timeout": given.timeout,
+        "threads": given.threads,
         "link_bytes": given.link_gbit * 1e9 / 8 if given.link_gbit is not None else None,
     }
     try:

@@ -57,7 +57,9 @@ class Prefill:
         self.pool.fill()
         self.engine = PacedEngine(settings["host"], settings["protocol"], settings["link_bytes"])
         self.engine.register(self.pool.memory)
-        self.sender = Sender(self.engine, self.codebooks, Options(timeout=settings["timeout"]))
+        self.sender = Sender(
+            self.engine, self.codebooks, Options(timeout=settings["timeout"], threads=settings["threads"])
+        )
         self.about = {
             "pid": os.getpid(),
             "tensors": len(cache),
@@ -114,7 +116,7 @@ class Decode:
         self.pool = Pool(cache, settings["page_tokens"], settings["seed"])
         engine = PacedEngine(settings["host"], settings["protocol"], None)
         engine.register(self.pool.memory)
-        self.receiver = Receiver(engine, codebooks, Options(timeout=settings["timeout"]))
+        self.receiver = Receiver(engine, codebooks, Options(timeout=settings["timeout"], threads=settings["threads"]))
         self.about = {
             "pid": os.getpid(),
             "address": self.receiver.address,
