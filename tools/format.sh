@@ -23,7 +23,7 @@ case "${1-}" in
   *) echo "usage: tools/format.sh [--check]" >&2; exit 2 ;;
 esac
 
-unformatted=$(find . -name build -prune -o -name .git -prune -o -type f \
+unformatted=$(find . -name build -prune -o -name '.?*' -prune -o -type f \
   \( -name '*.h' -o -name '*.hpp' -o -name '*.c' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \) \
   -exec "$tool" --dry-run {} + 2>&1 | sed -n 's/:[0-9]*:[0-9]*: warning: .*//p' | sort -u)
 [ -n "$unformatted" ] || exit 0

@@ -110,7 +110,8 @@ class Frame {
   }
 
   /// `tensors` says what the caller expects; the frame must hold exactly that.
-  void decode(std::span<const Tensor> tensors, std::span<const Layout> destinations, const DecodeOptions& options = {}) const {
+  void decode(std::span<const Tensor> tensors, std::span<const Layout> destinations,
+              const DecodeOptions& options = {}) const {
     internal::check_counts(tensors.size(), destinations.size());
     const splitzip_decode_options c{sizeof c, options.workers};
     splitzip_error error = SPLITZIP_ERROR_INIT;
