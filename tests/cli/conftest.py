@@ -16,7 +16,7 @@ def run(*arguments, code=0, **options):
         options.setdefault("input", b"")
     options.setdefault("stdout", subprocess.PIPE)
     options.setdefault("stderr", subprocess.PIPE)
-    done = subprocess.run([COMMAND, *map(str, arguments)], timeout=300, **options)
+    done = subprocess.run([COMMAND, *map(str, arguments)], timeout=300, check=False, **options)
     errors = (done.stderr or b"").decode(errors="replace")
     assert done.returncode == code, errors
     assert "terminate called" not in errors and "Sanitizer" not in errors, errors

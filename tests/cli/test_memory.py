@@ -68,16 +68,15 @@ def test_window_of_calibrate_and_coded_frames(work):
     code, held = peak_of("decompress", "--codebook", "x.szcb", "x.szkv", "-o", "back", "-q", "-T1")
     assert code == 0 and held - floor() < 2.5 * 4 * MIB
     run("inspect", "x.szkv")
-    assert subprocess.run(["cmp", small, "back"]).returncode == 0
+    assert pathlib.Path("back").stat().st_size == small.stat().st_size
+    subprocess.run(["cmp", small, "back"], check=True)
 
 
 def test_declared_sizes_cost_nothing(work):
-    """A header, a block and a codebook set that claim far more than there is."""
+    """A safetensors header that claims far more than there is, from a file and from a pipe."""
     pathlib.Path("x").write_bytes((99_999_999).to_bytes(8, "little") + b"{" + bytes(100))
-    for arguments, stdin in ((("x",), None), (("-",), "x")):
-        streams = {"stdin": open(stdin, "rb") if stdin else subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        code, held = peak_of("compress", "--mode", "raw", *arguments, "-o", "y", **streams)
-        assert code == 1 and held - floor() < 8 * MIB
+    code, held = peak_of("compress", "--mode", "raw", "x", "-o", "y", stderr=subprocess.DEVNULL)
+    assert code == 1 and held - floor() < 8 * MIB
     feeder = subprocess.Popen(["cat", "x"], stdout=subprocess.PIPE)
     code, held = peak_of("compress", "--mode", "raw", "-", "-o", "y", stdin=feeder.stdout, stderr=subprocess.DEVNULL)
     assert code == 1 and held - floor() < 8 * MIB
