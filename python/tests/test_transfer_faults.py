@@ -73,6 +73,8 @@ def test_messages_that_go_wrong_sometimes(fault):
         assert counters["resent_messages"] > 0
     if fault in ("damage", "shorten"):
         assert counters["damaged_messages"] > 0
+    if fault == "twice":
+        assert counters["refused_frames"] == counters["late_frames"] == 0
 
 
 def test_messages_that_always_vanish():
