@@ -98,9 +98,11 @@ const std::uint8_t* base_row(const ChunkCoder& coder, const ChunkValues& values,
 
 #endif  // SPLITZIP_CPU_SIMD_ONCE
 
+// The other two need its types.
+#include "cpu/simd_vectors-inl.hpp"
+
 #include "cpu/simd_formats-inl.hpp"
 #include "cpu/simd_tiers-inl.hpp"
-#include "cpu/simd_vectors-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace splitzip {
