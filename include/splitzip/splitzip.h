@@ -16,8 +16,8 @@
  *    codebook sets never change after they were made.
  *  - Functions return a splitzip_status. On failure no output argument but *error holds a promised value; a
  *    destination buffer may hold anything, and nothing outside of it was written.
- *  - Option and description structs begin with their own size, so that later versions can add fields at their end.
- *    Set them up with the SPLITZIP_*_INIT macros or the functions splitzip_tensor_contiguous and splitzip_layout_contiguous.
+ *  - Option and description structs begin with their own size. Another size than this version's is refused (INVALID_ARGUMENT), so that
+ *    a program and a library of different versions cannot misread each other. Set them up with the SPLITZIP_*_INIT macros or the functions splitzip_tensor_contiguous and splitzip_layout_contiguous.
  *  - Sizes are in bytes unless the name says tokens, channels, values, units, chunks or words.
  */
 #ifndef SPLITZIP_H
