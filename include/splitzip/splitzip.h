@@ -10,14 +10,15 @@
  *   4. Tensors and layouts   8. Threads and CPU targets
  *
  * Rules that hold everywhere:
- *  - Memory belongs to the caller. The library allocates only in the functions named create, load, get_set or finish, in
- *    calibration, and in nothing else; what create/load/finish return is released by the matching destroy, which accepts NULL.
+ *  - Memory belongs to the caller. Only the functions whose names end in create, load or finish allocate, and calibration while
+ *    it counts; what create, load and finish return is released by the matching destroy, which accepts NULL.
  *  - Every function is thread-safe as long as no object is changed by one thread while another one uses it. Codebooks and
  *    codebook sets never change after they were made.
  *  - Functions return a splitzip_status. On failure no output argument but *error holds a promised value; a
  *    destination buffer may hold anything, and nothing outside of it was written.
- *  - Option and description structs begin with their own size. Another size than this version's is refused (INVALID_ARGUMENT), so that
- *    a program and a library of different versions cannot misread each other. Set them up with the SPLITZIP_*_INIT macros or the functions splitzip_tensor_contiguous and splitzip_layout_contiguous.
+ *  - Option and description structs begin with their own size. Another size than this version's is refused
+ *    (INVALID_ARGUMENT), so that a program and a library of different versions cannot misread each other. The
+ *    SPLITZIP_*_INIT macros, splitzip_tensor_contiguous and splitzip_layout_contiguous set them up.
  *  - Sizes are in bytes unless the name says tokens, channels, values, units, chunks or words.
  */
 #ifndef SPLITZIP_H
@@ -42,15 +43,15 @@
 
 #ifdef __cplusplus
 extern "C" {
-#define SPLITZIP_ENUM(name) enum name : int /* any int is a value, as in C */
+#define SPLITZIP_ANY_INT : int /* any int is a value of an enum, as in C */
 #else
-#define SPLITZIP_ENUM(name) enum name
+#define SPLITZIP_ANY_INT
 #endif
 
 /* ---- 1. Status codes ------------------------------------------------------------------------------------------------ */
 
 /* Codes come in families of ten; values never change their meaning once released. */
-typedef SPLITZIP_ENUM(splitzip_status) {
+typedef enum splitzip_status SPLITZIP_ANY_INT {
   SPLITZIP_OK = 0,
 
   /* The bytes are not ours, or not of this version. */
@@ -61,34 +62,34 @@ typedef SPLITZIP_ENUM(splitzip_status) {
   SPLITZIP_ERROR_UNSUPPORTED_MODE = 14,
 
   /* The bytes are damaged. */
-  SPLITZIP_ERROR_TRUNCATED = 20,          /* fewer bytes than the frame declares */
-  SPLITZIP_ERROR_TRAILING_BYTES = 21,     /* more bytes than the frame declares */
-  SPLITZIP_ERROR_CORRUPT_HEADER = 22,     /* header or tensor entries */
-  SPLITZIP_ERROR_CORRUPT_DIRECTORY = 23,  /* chunk records, checksums or tile records */
-  SPLITZIP_ERROR_CORRUPT_PAYLOAD = 24,    /* codes, lengths or padding of a chunk */
-  SPLITZIP_ERROR_CHECKSUM_MISMATCH = 25,  /* a chunk decoded to other values than were encoded */
+  SPLITZIP_ERROR_TRUNCATED = 20,         /* fewer bytes than the frame declares */
+  SPLITZIP_ERROR_TRAILING_BYTES = 21,    /* more bytes than the frame declares */
+  SPLITZIP_ERROR_CORRUPT_HEADER = 22,    /* header or tensor entries */
+  SPLITZIP_ERROR_CORRUPT_DIRECTORY = 23, /* chunk records, checksums or tile records */
+  SPLITZIP_ERROR_CORRUPT_PAYLOAD = 24,   /* codes, lengths or padding of a chunk */
+  SPLITZIP_ERROR_CHECKSUM_MISMATCH = 25, /* a chunk decoded to other values than were encoded */
 
   /* Codebooks. */
-  SPLITZIP_ERROR_CODEBOOK_REQUIRED = 30,  /* the tensor's mode needs a codebook and none was given */
-  SPLITZIP_ERROR_CODEBOOK_MISMATCH = 31,  /* another codebook, type or channel count than is needed */
+  SPLITZIP_ERROR_CODEBOOK_REQUIRED = 30, /* the tensor's mode needs a codebook and none was given */
+  SPLITZIP_ERROR_CODEBOOK_MISMATCH = 31, /* another codebook, type or channel count than is needed */
   SPLITZIP_ERROR_CODEBOOK_CORRUPT = 32,
   SPLITZIP_ERROR_CODEBOOK_NOT_FOUND = 33,
 
   /* The caller's arguments. */
   SPLITZIP_ERROR_INVALID_ARGUMENT = 40,
-  SPLITZIP_ERROR_INVALID_TENSOR = 41,     /* a tensor description that cannot be */
-  SPLITZIP_ERROR_INVALID_LAYOUT = 42,     /* a layout that does not cover the tensor */
-  SPLITZIP_ERROR_GEOMETRY_MISMATCH = 43,  /* the frame holds another tensor than the caller expects */
-  SPLITZIP_ERROR_NONCE_MISMATCH = 44,     /* the frame is of another generation than the caller expects */
-  SPLITZIP_ERROR_TOO_LARGE = 45,          /* beyond a limit of the format: split it into several frames */
-  SPLITZIP_ERROR_NO_SAMPLES = 46,         /* calibration without a single value */
+  SPLITZIP_ERROR_INVALID_TENSOR = 41,    /* a tensor description that cannot be */
+  SPLITZIP_ERROR_INVALID_LAYOUT = 42,    /* a layout that does not cover the tensor */
+  SPLITZIP_ERROR_GEOMETRY_MISMATCH = 43, /* the frame holds another tensor than the caller expects */
+  SPLITZIP_ERROR_NONCE_MISMATCH = 44,    /* the frame is of another generation than the caller expects */
+  SPLITZIP_ERROR_TOO_LARGE = 45,         /* beyond a limit of the format: split it into several frames */
+  SPLITZIP_ERROR_NO_SAMPLES = 46,        /* calibration without a single value */
 
   SPLITZIP_ERROR_OUTPUT_TOO_SMALL = 50,
   SPLITZIP_ERROR_OUT_OF_MEMORY = 51,
 
-  SPLITZIP_ERROR_DEVICE = 60,             /* the device runtime reported an error */
+  SPLITZIP_ERROR_DEVICE = 60, /* the device runtime reported an error */
 
-  SPLITZIP_ERROR_INTERNAL = 100           /* a bug in the library */
+  SPLITZIP_ERROR_INTERNAL = 100 /* a bug in the library */
 } splitzip_status;
 
 /* "SPLITZIP_ERROR_TRUNCATED" and the like; "SPLITZIP_ERROR_UNKNOWN" for a value that is no status. Never NULL, static. */
@@ -105,14 +106,15 @@ typedef struct splitzip_error {
 } splitzip_error;
 
 #define SPLITZIP_NOWHERE UINT64_MAX
-#define SPLITZIP_ERROR_INIT {sizeof(splitzip_error), SPLITZIP_OK, "", SPLITZIP_NOWHERE, SPLITZIP_NOWHERE, SPLITZIP_NOWHERE}
+#define SPLITZIP_ERROR_INIT \
+  { sizeof(splitzip_error), SPLITZIP_OK, "", SPLITZIP_NOWHERE, SPLITZIP_NOWHERE, SPLITZIP_NOWHERE }
 
 /* Version of the library at run time, e.g. "0.1.0"; compare with SPLITZIP_VERSION_STRING. */
 SPLITZIP_API const char* splitzip_version(void);
 
 /* ---- 2. Element types and modes ------------------------------------------------------------------------------------- */
 
-typedef SPLITZIP_ENUM(splitzip_element_type) {
+typedef enum splitzip_element_type SPLITZIP_ANY_INT {
   SPLITZIP_BF16 = 1,
   SPLITZIP_FP16 = 2,
   SPLITZIP_FP32 = 3,
@@ -121,7 +123,7 @@ typedef SPLITZIP_ENUM(splitzip_element_type) {
   SPLITZIP_BYTES = 6 /* 8-bit integers, or anything; the upper four bits are coded */
 } splitzip_element_type;
 
-typedef SPLITZIP_ENUM(splitzip_mode) {
+typedef enum splitzip_mode SPLITZIP_ANY_INT {
   SPLITZIP_MODE_RAW = 0,    /* as it is, with checksums; needs no codebook */
   SPLITZIP_MODE_FIXED4 = 1, /* exponents in 4 bits: the paper's code */
   SPLITZIP_MODE_TIERED = 2  /* exponents in 2, 4, 6 or 14 bits by frequency: the default */
@@ -184,7 +186,8 @@ SPLITZIP_API const splitzip_codebook* splitzip_codebook_set_find(const splitzip_
 SPLITZIP_API const splitzip_codebook* splitzip_codebook_set_find_hash(const splitzip_codebook_set* set, uint64_t hash);
 
 /* Fill *info, whose struct_size the caller has set. Pointers in it live as long as the set. */
-SPLITZIP_API splitzip_status splitzip_codebook_get_info(const splitzip_codebook* codebook, splitzip_codebook_info* info);
+SPLITZIP_API splitzip_status splitzip_codebook_get_info(const splitzip_codebook* codebook,
+                                                        splitzip_codebook_info* info);
 
 /* ---- 4. Tensors and layouts ----------------------------------------------------------------------------------------- */
 
@@ -207,7 +210,7 @@ typedef struct splitzip_tensor {
   uint32_t channels;                 /* values of a token in one range, >= 1 */
   uint32_t first_channel;            /* channel of the full tensor (that of the codebook) where range 0 starts */
   uint32_t ranges;                   /* >= 1 */
-  uint32_t slot_words;               /* <= 1536, or SPLITZIP_SLOT_DEFAULT: from the codebook; the receiver may leave the default */
+  uint32_t slot_words; /* <= 1536, or SPLITZIP_SLOT_DEFAULT: from the codebook; the receiver may leave the default */
 } splitzip_tensor;
 
 /* Where the values are. The value of token t, range r, channel c lies at
@@ -249,7 +252,8 @@ typedef struct splitzip_encode_options {
   splitzip_workers* workers; /* NULL: the calling thread alone */
 } splitzip_encode_options;
 
-#define SPLITZIP_ENCODE_OPTIONS_INIT {sizeof(splitzip_encode_options), 0, 1, NULL}
+#define SPLITZIP_ENCODE_OPTIONS_INIT \
+  { sizeof(splitzip_encode_options), 0, 1, NULL }
 
 /* Sizes of the frame of `count` tensors, before encoding. */
 typedef struct splitzip_frame_sizes {
@@ -269,9 +273,9 @@ SPLITZIP_API splitzip_status splitzip_get_frame_sizes(const splitzip_tensor* ten
 /* Encode `count` tensors, found at sources[0..count-1], as one frame at dst. *size receives its length. The frame is the same on every
  * machine and in every backend. dst needs no alignment and must not overlap a source. Succeeds exactly if the frame fits in capacity.
  * Errors: those of splitzip_get_frame_sizes, INVALID_LAYOUT, OUTPUT_TOO_SMALL. */
-SPLITZIP_API splitzip_status splitzip_encode(const splitzip_tensor* tensors, const splitzip_layout* sources, size_t count,
-                                             const splitzip_encode_options* options, void* dst, size_t capacity,
-                                             size_t* size, splitzip_error* error);
+SPLITZIP_API splitzip_status splitzip_encode(const splitzip_tensor* tensors, const splitzip_layout* sources,
+                                             size_t count, const splitzip_encode_options* options, void* dst,
+                                             size_t capacity, size_t* size, splitzip_error* error);
 
 /* ---- 6. Decoding ---------------------------------------------------------------------------------------------------- */
 
@@ -302,15 +306,16 @@ SPLITZIP_API splitzip_status splitzip_frame_open(const void* data, size_t size, 
                                                  splitzip_frame* frame, splitzip_error* error);
 
 /* Description of tensor `index` of the frame, with codebook NULL and the identity of its codebook in *codebook_hash (0: none). */
-SPLITZIP_API splitzip_status splitzip_frame_get_tensor(const splitzip_frame* frame, size_t index, splitzip_tensor* tensor,
-                                                       uint64_t* codebook_hash);
+SPLITZIP_API splitzip_status splitzip_frame_get_tensor(const splitzip_frame* frame, size_t index,
+                                                       splitzip_tensor* tensor, uint64_t* codebook_hash);
 
 typedef struct splitzip_decode_options {
   size_t struct_size;
   splitzip_workers* workers; /* NULL: the calling thread alone */
 } splitzip_decode_options;
 
-#define SPLITZIP_DECODE_OPTIONS_INIT {sizeof(splitzip_decode_options), NULL}
+#define SPLITZIP_DECODE_OPTIONS_INIT \
+  { sizeof(splitzip_decode_options), NULL }
 
 /* Decode the frame: tensor i goes to destinations[i]. `tensors` says what the caller expects; count and geometry must equal the frame's.
  * Each chunk's checksum is verified before the chunk is stored. Exactly the bytes of the values are written. `options` may be NULL (defaults).
@@ -322,9 +327,10 @@ SPLITZIP_API splitzip_status splitzip_decode(const splitzip_frame* frame, const 
 /* Decode tokens [first_token, first_token + token_count) of unit `unit` of tensor `index`; token first_token of the unit
  * is token 0 of the destination, whose range_stride is not used. Only the chunks that hold these tokens are read.
  * Unit numbers run block by block, inside of a block range by range. Errors: as splitzip_decode. */
-SPLITZIP_API splitzip_status splitzip_decode_unit(const splitzip_frame* frame, size_t index, const splitzip_tensor* tensor,
-                                                  uint64_t unit, uint32_t first_token, uint32_t token_count,
-                                                  const splitzip_layout* destination, splitzip_error* error);
+SPLITZIP_API splitzip_status splitzip_decode_unit(const splitzip_frame* frame, size_t index,
+                                                  const splitzip_tensor* tensor, uint64_t unit, uint32_t first_token,
+                                                  uint32_t token_count, const splitzip_layout* destination,
+                                                  splitzip_error* error);
 
 /* ---- 7. Calibration ------------------------------------------------------------------------------------------------- */
 
@@ -343,16 +349,18 @@ SPLITZIP_API splitzip_status splitzip_calibration_add(splitzip_calibration* cali
                                                       const splitzip_layout* source, splitzip_error* error);
 /* Add the counts of `other`, which stays as it is. Errors: CODEBOOK_MISMATCH, TOO_LARGE (more than 2^58 values of a tensor in all),
  * OUT_OF_MEMORY. */
-SPLITZIP_API splitzip_status splitzip_calibration_merge(splitzip_calibration* calibration, const splitzip_calibration* other);
+SPLITZIP_API splitzip_status splitzip_calibration_merge(splitzip_calibration* calibration,
+                                                        const splitzip_calibration* other);
 /* Counts as bytes, and back. With dst NULL, save sets *size only. Any bytes whatever are safe to load. */
-SPLITZIP_API splitzip_status splitzip_calibration_save(const splitzip_calibration* calibration, void* dst, size_t capacity,
-                                                       size_t* size);
-SPLITZIP_API splitzip_status splitzip_calibration_load(const void* data, size_t size, splitzip_calibration** calibration,
-                                                       splitzip_error* error);
+SPLITZIP_API splitzip_status splitzip_calibration_save(const splitzip_calibration* calibration, void* dst,
+                                                       size_t capacity, size_t* size);
+SPLITZIP_API splitzip_status splitzip_calibration_load(const void* data, size_t size,
+                                                       splitzip_calibration** calibration, splitzip_error* error);
 /* Build one codebook for each name, in order of the names. `provenance` (UTF-8, NULL: none) is stored for people to read.
  * The result depends on the counts alone. Errors: NO_SAMPLES, OUT_OF_MEMORY, INVALID_ARGUMENT (provenance too long). */
-SPLITZIP_API splitzip_status splitzip_calibration_finish(const splitzip_calibration* calibration, const char* provenance,
-                                                         splitzip_codebook_set** set, splitzip_error* error);
+SPLITZIP_API splitzip_status splitzip_calibration_finish(const splitzip_calibration* calibration,
+                                                         const char* provenance, splitzip_codebook_set** set,
+                                                         splitzip_error* error);
 
 /* ---- 8. Threads and CPU targets ------------------------------------------------------------------------------------- */
 
