@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves a cache of four layers, layer by layer, from one paged pool to another. Both sides are in this process, on an engine for
-tests; between processes `MooncakeEngine()` takes the place of `network.engine()`. Needs numpy and ml_dtypes."""
+"""Moves a cache of four layers, layer by layer, from one paged pool to another. Both sides are in this process, on an
+engine for tests; between processes `MooncakeEngine()` takes the place of `network.engine()`. Needs numpy and ml_dtypes."""
 
 import ml_dtypes
 import numpy as np

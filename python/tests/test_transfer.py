@@ -376,10 +376,32 @@ def test_names_and_keys_are_unique():
         pair.expect("a", tensors)
         with pytest.raises(ValueError, match="expected already"):
             pair.expect("a", tensors)
+        for side in (lambda name: pair.expect(name, []), lambda name: pair.sender.start(pair.receiver.address, name)):
+            with pytest.raises(ValueError, match="512 bytes"):
+                side("ä" * 300)
         with pytest.raises(ValueError, match="two parts"):
             pair.expect("b", tensors + tensors_of(10))
         with pytest.raises(ValueError, match="room"):
             Part(np.zeros((4, 8), np.float16), "token,channel", key=0, tokens=5)
+
+
+def test_whatever_goes_wrong_the_threads_go_on(monkeypatch):
+    with Pair() as pair:
+        tensors = tensors_of(64)
+
+        def broken(*_):
+            raise RuntimeError("out of order")
+
+        monkeypatch.setattr(receiver_module, "Frame", broken)
+        assert [error.code for error in pair.move("a", tensors)] == [Code.CODEC] * 2
+        monkeypatch.undo()
+        monkeypatch.setattr(pair.sender.engine, "write", broken)
+        assert [error.code for error in pair.move("b", tensors)] == [Code.TRANSPORT] * 2
+        monkeypatch.undo()
+        monkeypatch.setattr(pair.sender, "on_tick", broken)
+        time.sleep(0.1)
+        monkeypatch.undo()
+        pair.works()
 
 
 def test_memory_that_must_not_be_written():

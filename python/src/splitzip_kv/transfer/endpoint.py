@@ -20,6 +20,11 @@ log = logging.getLogger("splitzip_kv.transfer")
 TICK = 0.02
 
 
+def check_name(name: str) -> None:
+    if len(name.encode("utf-8")) > messages.MAX_TEXT:
+        raise ValueError(f"the name of a request may have {messages.MAX_TEXT} bytes")
+
+
 class Endpoint:
     """One side of transfers over an engine, which it closes at its end.
 
@@ -76,7 +81,13 @@ class Endpoint:
             if now >= next_tick:
                 next_tick = now + TICK
                 with self.lock:
-                    self.on_tick(now)
+                    self._tick(now)
+
+    def _tick(self, now: float) -> None:
+        try:
+            self.on_tick(now)
+        except Exception:  # a bug must not stop the thread that everybody waits for
+            log.exception("keeping the time")
 
     def _take(self, event: Event) -> None:
         if event.message is None:

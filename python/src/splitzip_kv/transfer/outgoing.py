@@ -254,5 +254,7 @@ class Session:
             self.sender.engine.write(self.welcome.data_address, [segment], left, self.stop)
         except TransferError as error:
             return error
+        except Exception as error:  # an address that the engine cannot digest must not end this thread
+            return TransferError(Code.TRANSPORT, repr(error))
         chunk.request.report.write.append(Span(chunk.number, begin, time.monotonic()))
         return None

@@ -28,7 +28,7 @@ from .. import (
     __version__,
 )
 from . import messages
-from .endpoint import Endpoint, log
+from .endpoint import Endpoint, check_name, log
 from .engine import Engine, Link
 from .errors import Code, TransferError
 from .incoming import IncomingChunk, IncomingRequest
@@ -87,6 +87,7 @@ class Receiver(Endpoint):
 
     def expect(self, name: str, parts: Iterable[Part], timeout: float | None = None) -> IncomingRequest:
         """Be ready for the request that a sender starts under `name`, and decode it into the memory of `parts`."""
+        check_name(name)
         request = IncomingRequest(self, name, parts, timeout or self.options.timeout)
         with self.lock:
             if self._closed:
@@ -340,12 +341,12 @@ class Receiver(Endpoint):
                     self._decoded(session, request, chunk, message, problem, Span(message.chunk, begin, end))
                 self.lock.notify_all()
 
-    def _decode(self, data: np.ndarray, nonce: int, chunk: IncomingChunk) -> SplitzipError | None:
+    def _decode(self, data: np.ndarray, nonce: int, chunk: IncomingChunk) -> Exception | None:
         try:
             Frame(data, expected_nonce=nonce).decode(chunk.tensors, chunk.layouts, workers=self.workers)
             # A late write of an earlier frame may have replaced this one in the meantime; its nonce gives it away.
             Frame(data, expected_nonce=nonce)
-        except SplitzipError as error:
+        except Exception as error:  # whatever it is, the thread goes on
             return error
         return None
 
@@ -355,7 +356,7 @@ class Receiver(Endpoint):
         request: IncomingRequest,
         chunk: IncomingChunk,
         message: messages.Chunk,
-        problem: SplitzipError | None,
+        problem: Exception | None,
         span: Span,
     ) -> None:
         now = time.monotonic()
@@ -371,7 +372,7 @@ class Receiver(Endpoint):
             request.report.wire_bytes += message.frame_bytes
             self.notify(session.link, messages.Ack(request.number, message.chunk, message.nonce))
             self._complete_if_done(request)
-        elif isinstance(problem, _FINAL):
+        elif isinstance(problem, _FINAL) or not isinstance(problem, SplitzipError):
             self.fail(request, TransferError(Code.CODEC, f"chunk {message.chunk}: {problem!r}"))
         elif now < chunk.give_up_at:
             chunk.tries += 1

@@ -9,7 +9,7 @@ import time
 
 from .. import FORMAT_VERSION, CodebookSet, __version__
 from . import messages
-from .endpoint import Endpoint, log
+from .endpoint import Endpoint, check_name, log
 from .engine import Engine, Link
 from .errors import Code, TransferError
 from .options import Options
@@ -36,6 +36,7 @@ class Sender(Endpoint):
 
     def start(self, address: str, name: str, timeout: float | None = None) -> OutgoingRequest:
         """Begin the request that the receiver at `address` expects, or will soon, under `name`."""
+        check_name(name)
         session = self._session(address)
         with self.lock:
             if session.error is not None:

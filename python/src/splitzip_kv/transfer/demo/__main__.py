@@ -19,7 +19,7 @@ SAMPLE = Path("data/smollm2-135m")
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="splitzip-move",
+        prog="python -m splitzip_kv.transfer.demo",
         description="Move a KV cache from a prefill process to a decode process over the Mooncake Transfer Engine: "
         "page by page, packed, and packed and encoded; compare every bit, and say what it took.",
     )
@@ -147,7 +147,7 @@ def main() -> int:
                 "runs": measure(job, given.repeat),
             }
     except WorkerFailed as error:
-        print(f"splitzip-move: {error}", file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
