@@ -171,7 +171,7 @@ class FileInspector {
       frame_parts_.push_back(part);
       parts_[part].stored_bytes += frame.read.frame.size;
       ++parts_[part].frames;
-      ++parts_[part].frames_by_mode.at(frame.read.tensor.mode);
+      ++parts_[part].frames_by_mode.at(static_cast<std::size_t>(frame.read.tensor.mode));
     }
   }
 

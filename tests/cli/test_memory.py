@@ -11,6 +11,8 @@ from conftest import COMMAND, run
 
 MIB = 1 << 20
 
+pytestmark = pytest.mark.skipif(b"__asan_init" in pathlib.Path(COMMAND).read_bytes(), reason="a sanitizer's own memory is measured")
+
 
 def start(*arguments, **streams):
     return subprocess.Popen([COMMAND, *map(str, arguments)], **streams)
