@@ -50,7 +50,8 @@ Outcome encode(const splitzip_tensor& tensor, const splitzip_layout& source, spl
   Outcome outcome;
   outcome.bytes.assign(sizes.bound_bytes, 0xEE);
   std::size_t size = 0;
-  outcome.status = splitzip_encode(&tensor, &source, 1, &options, outcome.bytes.data(), outcome.bytes.size(), &size, nullptr);
+  outcome.status =
+      splitzip_encode(&tensor, &source, 1, &options, outcome.bytes.data(), outcome.bytes.size(), &size, nullptr);
   require(outcome.status == SPLITZIP_OK);
   outcome.bytes.resize(size);
   return outcome;
@@ -87,7 +88,8 @@ void seal(Bytes& frame) {
                                        splitzip::load<std::uint32_t>(frame.data() + checksums + 4 * std::size_t{c}));
   }
   for (std::uint32_t t = 0; t < tiles; ++t) {
-    sum += splitzip::tile_record_hash(t, splitzip::load<std::uint32_t>(frame.data() + tile_records + 4 * std::size_t{t}));
+    sum +=
+        splitzip::tile_record_hash(t, splitzip::load<std::uint32_t>(frame.data() + tile_records + 4 * std::size_t{t}));
   }
   splitzip::store(frame.data() + 40, sum);
   splitzip::store(frame.data() + 44, splitzip::header_checksum(frame.data(), 1));
@@ -124,15 +126,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const splitzip::ElementFormat format = splitzip::element_format(static_cast<std::uint32_t>(type));
   for (std::uint32_t r = 0; r < 9; ++r) codebook.ranks[r] = static_cast<std::uint8_t>(r + input.byte() % 6);
   std::sort(codebook.ranks.begin(), codebook.ranks.end());
-  if (std::adjacent_find(codebook.ranks.begin(), codebook.ranks.end()) != codebook.ranks.end()) codebook.ranks = {3, 2, 4, 1, 5, 0, 6, 14, 9};
+  if (std::adjacent_find(codebook.ranks.begin(), codebook.ranks.end()) != codebook.ranks.end())
+    codebook.ranks = {3, 2, 4, 1, 5, 0, 6, 14, 9};
   std::rotate(codebook.ranks.begin(), codebook.ranks.begin() + input.byte() % 9, codebook.ranks.end());
   const std::uint32_t spread = 1 + input.below(8);
   codebook.bases.resize(input.below(8) == 0 ? 1 : ranges * channels);
-  for (std::size_t c = 0; c < codebook.bases.size(); ++c) codebook.bases[c] = static_cast<std::uint8_t>((100 + c % spread) & format.symbol_mask());
+  for (std::size_t c = 0; c < codebook.bases.size(); ++c)
+    codebook.bases[c] = static_cast<std::uint8_t>((100 + c % spread) & format.symbol_mask());
   codebook.fixed4_slot_words = codebook.tiered_slot_words = static_cast<std::uint16_t>(input.below(1537));
   codebook.hash = splitzip::codebook_hash(codebook);
 
-  splitzip_tensor tensor = splitzip_tensor_contiguous(type, mode, mode == SPLITZIP_MODE_RAW ? nullptr : &codebook, tokens, channels);
+  splitzip_tensor tensor =
+      splitzip_tensor_contiguous(type, mode, mode == SPLITZIP_MODE_RAW ? nullptr : &codebook, tokens, channels);
   tensor.ranges = ranges;
   tensor.tokens_per_unit = 1 + input.below(64);
   const std::uint32_t noise = input.byte();

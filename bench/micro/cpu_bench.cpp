@@ -3,7 +3,7 @@
 // The CPU codec beside memcpy of the same bytes in the same run: by type, mode, target, number of threads, size, units and pages. Before
 // anything is timed, every frame is compared with that of the scalar target and decoded with every target.
 //
-//   cpu_bench [--mib=N] [--threads=N] [options of Google Benchmark]
+//   cpu_bench [--mib=N] [--threads=N] [options of Google Benchmark]     (--threads: 2, 4, 8 ... up to N)
 //
 // bench/scripts/cpu_report.py makes the tables of docs/cpu.md from its JSON.
 #include <benchmark/benchmark.h>
@@ -66,7 +66,8 @@ std::uint32_t narrow(float value, int exponent_bits, int fraction_bits) {
   const int bias = (1 << (exponent_bits - 1)) - 1;
   const int exponent = std::clamp(static_cast<int>(bits >> 23 & 0xFF) - 127 + bias, 0, (1 << exponent_bits) - 2);
   const std::uint32_t fraction = (bits & 0x7FFFFF) >> (23 - fraction_bits);
-  return bits >> 31 << (exponent_bits + fraction_bits) | static_cast<std::uint32_t>(exponent) << fraction_bits | fraction;
+  return bits >> 31 << (exponent_bits + fraction_bits) | static_cast<std::uint32_t>(exponent) << fraction_bits |
+         fraction;
 }
 
 Bytes make_values(splitzip_element_type type, std::size_t bytes, std::uint64_t seed) {
@@ -88,7 +89,8 @@ Bytes make_values(splitzip_element_type type, std::size_t bytes, std::uint64_t s
     }
     std::memcpy(values.data() + i * element, &bits, element);
   }
-  for (std::size_t i = drawn; i < bytes; i += drawn) std::memcpy(values.data() + i, values.data(), std::min(drawn, bytes - i));
+  for (std::size_t i = drawn; i < bytes; i += drawn)
+    std::memcpy(values.data() + i, values.data(), std::min(drawn, bytes - i));
   return values;
 }
 
@@ -115,7 +117,8 @@ struct Case {
   bool checksums = true;
 
   std::string name(const char* what) const {
-    std::string name = std::string(what) + "/" + splitzip_element_type_name(type) + "/" + splitzip_mode_name(mode) + "/" + target;
+    std::string name =
+        std::string(what) + "/" + splitzip_element_type_name(type) + "/" + splitzip_mode_name(mode) + "/" + target;
     name += "/threads:" + std::to_string(threads) + "/bytes:" + std::to_string(bytes);
     if (unit_tokens != 0) name += "/unit:" + std::to_string(unit_tokens);
     if (page_tokens != 0) name += "/page:" + std::to_string(page_tokens);
@@ -127,11 +130,13 @@ struct Case {
 /// Memory of a case, kept while cases of the same type and size follow each other.
 class Bench {
  public:
-  Bench(const Case& c, Codebook codebook) : case_(c), workers_(c.threads), values_(make_values(c.type, c.bytes, 2)), decoded_(c.bytes) {
+  Bench(const Case& c, Codebook codebook)
+      : case_(c), workers_(c.threads), values_(make_values(c.type, c.bytes, 2)), decoded_(c.bytes) {
     const std::size_t row = kChannels * splitzip_element_bytes(c.type);
     const auto tokens = static_cast<std::uint32_t>(std::max<std::size_t>(c.bytes / row, 1));
     const auto channels = static_cast<std::uint32_t>(std::min(c.bytes, row) / splitzip_element_bytes(c.type));
-    tensor_ = splitzip_tensor_contiguous(c.type, c.mode, c.mode == SPLITZIP_MODE_RAW ? nullptr : codebook, tokens, channels);
+    tensor_ =
+        splitzip_tensor_contiguous(c.type, c.mode, c.mode == SPLITZIP_MODE_RAW ? nullptr : codebook, tokens, channels);
     if (c.unit_tokens != 0) tensor_.tokens_per_unit = c.unit_tokens;
     source_ = splitzip_layout_contiguous(values_.data(), &tensor_);
     destination_ = splitzip_layout_contiguous(decoded_.data(), &tensor_);
@@ -154,13 +159,15 @@ class Bench {
     options_.checksums = c.checksums ? 1 : 0;
     splitzip_frame_sizes sizes{};
     sizes.struct_size = sizeof sizes;
-    if (splitzip_get_frame_sizes(&tensor_, 1, &options_, &sizes, nullptr) != SPLITZIP_OK) give_up(case_.name("sizes of "));
+    if (splitzip_get_frame_sizes(&tensor_, 1, &options_, &sizes, nullptr) != SPLITZIP_OK)
+      give_up(case_.name("sizes of "));
     frame_.resize(static_cast<std::size_t>(sizes.bound_bytes));
     options_.workers = workers_.get();
   }
 
   void encode() {
-    if (splitzip_encode(&tensor_, &source_, 1, &options_, frame_.data(), frame_.size(), &size_, nullptr) != SPLITZIP_OK) {
+    if (splitzip_encode(&tensor_, &source_, 1, &options_, frame_.data(), frame_.size(), &size_, nullptr) !=
+        SPLITZIP_OK) {
       give_up(case_.name("encode"));
     }
   }
@@ -172,7 +179,18 @@ class Bench {
       give_up(case_.name("decode"));
     }
   }
-  void copy() { std::memcpy(decoded_.data(), values_.data(), values_.size()); }
+  /// memcpy, by as many threads.
+  void copy() {
+    const std::size_t share = (values_.size() + case_.threads - 1) / case_.threads;
+    const auto copy_share = [&](std::size_t from) {
+      if (from < values_.size())
+        std::memcpy(decoded_.data() + from, values_.data() + from, std::min(share, values_.size() - from));
+    };
+    std::vector<std::thread> helpers;
+    for (std::uint32_t i = 1; i < case_.threads; ++i) helpers.emplace_back(copy_share, i * share);
+    copy_share(0);
+    for (std::thread& helper : helpers) helper.join();
+  }
 
   /// Encode with the scalar target and the case's own, compare, decode, compare.
   void check() {
@@ -261,7 +279,8 @@ int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
 
-  const splitzip_element_type types[] = {SPLITZIP_BF16, SPLITZIP_FP16, SPLITZIP_FP32, SPLITZIP_FP8_E4M3, SPLITZIP_FP8_E5M2, SPLITZIP_BYTES};
+  const splitzip_element_type types[] = {SPLITZIP_BF16,     SPLITZIP_FP16,     SPLITZIP_FP32,
+                                         SPLITZIP_FP8_E4M3, SPLITZIP_FP8_E5M2, SPLITZIP_BYTES};
   const splitzip_mode modes[] = {SPLITZIP_MODE_FIXED4, SPLITZIP_MODE_TIERED};
   std::vector<splitzip::CodebookSet> sets;
   for (const auto type : types) sets.push_back(calibrate(type));
@@ -289,7 +308,8 @@ int main(int argc, char** argv) {
   benchmark::AddCustomContext("splitzip", splitzip_version());
   benchmark::AddCustomContext("targets", [] {
     std::string names;
-    for (std::size_t i = 0; i < splitzip_cpu_target_count(); ++i) names += std::string(i == 0 ? "" : " ") + splitzip_cpu_target_name(i);
+    for (std::size_t i = 0; i < splitzip_cpu_target_count(); ++i)
+      names += std::string(i == 0 ? "" : " ") + splitzip_cpu_target_name(i);
     return names;
   }());
   benchmark::RunSpecifiedBenchmarks();

@@ -61,7 +61,8 @@ inline constexpr std::uint32_t kVariableSlack = 16;
 template <typename Byte>
 struct ChunkBytes {
   std::array<Byte*, kMaxPlanes> planes{};
-  Byte* variable = nullptr;  // kMaxVariableWords to write, `words` of the record to read, and kVariableSlack bytes to go astray in
+  Byte* variable =
+      nullptr;  // kMaxVariableWords to write, `words` of the record to read, and kVariableSlack bytes to go astray in
 };
 
 /// Encode `content`, whole vectors with padding values zero. All bytes of the planes are written, and of the variable part the record's
@@ -77,6 +78,7 @@ ChunkRecord encode_uncoded_chunk(const ChunkCoder& coder, const ChunkValues& val
 const char* decode_chunk(const ChunkCoder& coder, const ChunkValues& values, ChunkRecord record,
                          const ChunkBytes<const std::uint8_t>& from, std::uint8_t* content);
 /// Bits of the planes that belong to padding values.
-bool plane_padding_is_zero(const ChunkCoder& coder, const ChunkValues& values, const ChunkBytes<const std::uint8_t>& from);
+bool plane_padding_is_zero(const ChunkCoder& coder, const ChunkValues& values,
+                           const ChunkBytes<const std::uint8_t>& from);
 
 }  // namespace splitzip

@@ -16,7 +16,8 @@ using Tensors = std::span<const splitzip_tensor>;
 using Layouts = std::span<const splitzip_layout>;
 
 /// The entry that `tensor` gives, with the codebook's slot where the caller left the default. Checks all but sizes.
-splitzip_status make_entry(const splitzip_tensor& tensor, std::uint32_t index, FrameEntry& entry, splitzip_error* error);
+splitzip_status make_entry(const splitzip_tensor& tensor, std::uint32_t index, FrameEntry& entry,
+                           splitzip_error* error);
 
 splitzip_status frame_geometry(Tensors tensors, bool checksums, FrameGeometry& geometry, splitzip_error* error);
 

@@ -19,7 +19,8 @@ inline const char* find_layout_fault(const splitzip_layout& layout, std::uint64_
     if (layout.page_indices != nullptr || layout.page_pointers != nullptr) return "pages without page_tokens";
     return layout.base == nullptr ? "base is NULL" : nullptr;
   }
-  if ((layout.page_indices == nullptr) == (layout.page_pointers == nullptr)) return "neither or both of page_indices and page_pointers";
+  if ((layout.page_indices == nullptr) == (layout.page_pointers == nullptr))
+    return "neither or both of page_indices and page_pointers";
   const std::uint64_t pages = divide_up(layout.first_token + tokens, layout.page_tokens);
   if (layout.page_count < pages) return "fewer pages than the tokens need";
   if (layout.page_indices != nullptr && layout.base == nullptr) return "base is NULL";
@@ -48,7 +49,8 @@ inline RowRun run_from(const splitzip_layout& layout, std::uint64_t token, std::
     if (layout.page_pointers != nullptr) {
       run.address = reinterpret_cast<std::uintptr_t>(layout.page_pointers[page]);
     } else {
-      run.address += static_cast<std::uint64_t>(layout.page_indices[page]) * static_cast<std::uint64_t>(layout.page_stride);
+      run.address +=
+          static_cast<std::uint64_t>(layout.page_indices[page]) * static_cast<std::uint64_t>(layout.page_stride);
     }
   }
   run.address += row * static_cast<std::uint64_t>(layout.row_stride);
@@ -83,7 +85,8 @@ void for_each_piece(const splitzip_layout& layout, const UnitPart& part, Copy co
     const std::uint64_t piece_bytes = dense ? rows * row_bytes : row_bytes;
     for (std::uint64_t p = 0; p < pieces && done < end; ++p) {
       const std::uint64_t bytes = std::min(end - done, piece_bytes - skip);
-      copy(reinterpret_cast<std::uint8_t*>(run.address + p * static_cast<std::uint64_t>(layout.row_stride) + skip), done, bytes);
+      copy(reinterpret_cast<std::uint8_t*>(run.address + p * static_cast<std::uint64_t>(layout.row_stride) + skip),
+           done, bytes);
       done += bytes;
       skip = 0;
     }

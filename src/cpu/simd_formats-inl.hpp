@@ -17,7 +17,7 @@ struct Format;
 
 /// Values of a row of a full chunk: a quarter.
 template <std::uint32_t kType>
-constexpr std::size_t kRow = kLanes * std::size_t{element_format(kType).values_per_vector()};
+constexpr std::size_t kRow = kLanes* std::size_t{element_format(kType).values_per_vector()};
 
 /// The lower and upper bytes of 16-bit values.
 struct Words {
@@ -26,7 +26,9 @@ struct Words {
 HWY_INLINE Words take_apart(Bytes first, Bytes second) {
   return {hn::ConcatEven(kTag8, second, first), hn::ConcatOdd(kTag8, second, first)};
 }
-HWY_INLINE Words load_words(const std::uint8_t* from) { return take_apart(load_bytes(from), load_bytes(from + kWidth)); }
+HWY_INLINE Words load_words(const std::uint8_t* from) {
+  return take_apart(load_bytes(from), load_bytes(from + kWidth));
+}
 HWY_INLINE void store_words(const Words& w, std::uint8_t* to) {
   const Bytes low = deal<2>(w.low), high = deal<2>(w.high);
   store_bytes(hn::InterleaveLower(kTag8, low, high), to);
@@ -57,7 +59,8 @@ struct Format<SPLITZIP_BF16> {
     return {split_row(content, i, rest), split_row(content, i + kR, rest), split_row(content, i + 2 * kR, rest),
             split_row(content, i + 3 * kR, rest)};
   }
-  static HWY_INLINE void join(const Quad& symbols, std::size_t i, const ConstPlanePointers& rest, std::uint8_t* content) {
+  static HWY_INLINE void join(const Quad& symbols, std::size_t i, const ConstPlanePointers& rest,
+                              std::uint8_t* content) {
     join_row(symbols.a, i, rest, content);
     join_row(symbols.b, i + kR, rest, content);
     join_row(symbols.c, i + 2 * kR, rest, content);
@@ -71,11 +74,13 @@ struct Format<SPLITZIP_FP32> {
 
   static HWY_INLINE Bytes split_row(const std::uint8_t* content, std::size_t i, const PlanePointers& rest) {
     const Quad v = load_quad(content + 4 * i, kWidth);
-    const auto a = hn::BitCast(kTag16, v.a), b = hn::BitCast(kTag16, v.b), c = hn::BitCast(kTag16, v.c), d = hn::BitCast(kTag16, v.d);
+    const auto a = hn::BitCast(kTag16, v.a), b = hn::BitCast(kTag16, v.b), c = hn::BitCast(kTag16, v.c),
+               d = hn::BitCast(kTag16, v.d);
     store_bytes(hn::BitCast(kTag8, hn::ConcatEven(kTag16, b, a)), rest[0] + 2 * i);
     store_bytes(hn::BitCast(kTag8, hn::ConcatEven(kTag16, d, c)), rest[0] + 2 * i + kWidth);
-    return split_bf16(take_apart(hn::BitCast(kTag8, hn::ConcatOdd(kTag16, b, a)), hn::BitCast(kTag8, hn::ConcatOdd(kTag16, d, c))),
-                      rest[1] + i);
+    return split_bf16(
+        take_apart(hn::BitCast(kTag8, hn::ConcatOdd(kTag16, b, a)), hn::BitCast(kTag8, hn::ConcatOdd(kTag16, d, c))),
+        rest[1] + i);
   }
   static HWY_INLINE void join_row(Bytes symbol, std::size_t i, const ConstPlanePointers& rest, std::uint8_t* content) {
     const Words upper = join_bf16(deal<4>(symbol), deal<4>(load_bytes(rest[1] + i)));
@@ -83,15 +88,18 @@ struct Format<SPLITZIP_FP32> {
     const auto upper1 = hn::BitCast(kTag16, hn::InterleaveUpper(kTag8, upper.low, upper.high));
     const auto lower0 = hn::BitCast(kTag16, deal<2>(load_bytes(rest[0] + 2 * i)));
     const auto lower1 = hn::BitCast(kTag16, deal<2>(load_bytes(rest[0] + 2 * i + kWidth)));
-    store_quad({hn::BitCast(kTag8, hn::InterleaveLower(kTag16, lower0, upper0)), hn::BitCast(kTag8, hn::InterleaveUpper(kTag16, lower0, upper0)),
-                hn::BitCast(kTag8, hn::InterleaveLower(kTag16, lower1, upper1)), hn::BitCast(kTag8, hn::InterleaveUpper(kTag16, lower1, upper1))},
+    store_quad({hn::BitCast(kTag8, hn::InterleaveLower(kTag16, lower0, upper0)),
+                hn::BitCast(kTag8, hn::InterleaveUpper(kTag16, lower0, upper0)),
+                hn::BitCast(kTag8, hn::InterleaveLower(kTag16, lower1, upper1)),
+                hn::BitCast(kTag8, hn::InterleaveUpper(kTag16, lower1, upper1))},
                content + 4 * i, kWidth);
   }
   static HWY_INLINE Quad split(const std::uint8_t* content, std::size_t i, const PlanePointers& rest) {
     return {split_row(content, i, rest), split_row(content, i + kR, rest), split_row(content, i + 2 * kR, rest),
             split_row(content, i + 3 * kR, rest)};
   }
-  static HWY_INLINE void join(const Quad& symbols, std::size_t i, const ConstPlanePointers& rest, std::uint8_t* content) {
+  static HWY_INLINE void join(const Quad& symbols, std::size_t i, const ConstPlanePointers& rest,
+                              std::uint8_t* content) {
     join_row(symbols.a, i, rest, content);
     join_row(symbols.b, i + kR, rest, content);
     join_row(symbols.c, i + 2 * kR, rest, content);
@@ -112,17 +120,20 @@ struct Format<SPLITZIP_FP16> {
     pack_sign(w.high, rest[2] + i / 8);
     return {hn::And(hn::ShiftRight<2>(w.high), fill(0x1F)), hn::And(w.high, fill(0x03))};
   }
-  static HWY_INLINE void join_row(Bytes symbol, Bytes fraction, std::size_t i, const ConstPlanePointers& rest, std::uint8_t* content) {
+  static HWY_INLINE void join_row(Bytes symbol, Bytes fraction, std::size_t i, const ConstPlanePointers& rest,
+                                  std::uint8_t* content) {
     const Bytes exponent = hn::ShiftLeft<2>(hn::And(symbol, fill(0x1F)));
-    store_words({load_bytes(rest[0] + i), hn::Or(hn::Or(unpack_sign(rest[2] + i / 8), exponent), fraction)}, content + 2 * i);
+    store_words({load_bytes(rest[0] + i), hn::Or(hn::Or(unpack_sign(rest[2] + i / 8), exponent), fraction)},
+                content + 2 * i);
   }
   static HWY_INLINE Quad split(const std::uint8_t* content, std::size_t i, const PlanePointers& rest) {
-    const Parts a = split_row(content, i, rest), b = split_row(content, i + kR, rest), c = split_row(content, i + 2 * kR, rest),
-                d = split_row(content, i + 3 * kR, rest);
+    const Parts a = split_row(content, i, rest), b = split_row(content, i + kR, rest),
+                c = split_row(content, i + 2 * kR, rest), d = split_row(content, i + 3 * kR, rest);
     pack2({a.fraction, b.fraction, c.fraction, d.fraction}, rest[1] + i / 4, kR / 4);
     return {a.symbol, b.symbol, c.symbol, d.symbol};
   }
-  static HWY_INLINE void join(const Quad& symbols, std::size_t i, const ConstPlanePointers& rest, std::uint8_t* content) {
+  static HWY_INLINE void join(const Quad& symbols, std::size_t i, const ConstPlanePointers& rest,
+                              std::uint8_t* content) {
     const Quad fractions = unpack2(rest[1] + i / 4, kR / 4);
     join_row(symbols.a, fractions.a, i, rest, content);
     join_row(symbols.b, fractions.b, i + kR, rest, content);
@@ -141,9 +152,11 @@ struct NibbleFormat {
     pack4({Byte::rest(v.a), Byte::rest(v.b), Byte::rest(v.c), Byte::rest(v.d)}, rest[0] + i / 2, kR / 2);
     return {Byte::symbol(v.a), Byte::symbol(v.b), Byte::symbol(v.c), Byte::symbol(v.d)};
   }
-  static HWY_INLINE void join(const Quad& symbols, std::size_t i, const ConstPlanePointers& rest, std::uint8_t* content) {
+  static HWY_INLINE void join(const Quad& symbols, std::size_t i, const ConstPlanePointers& rest,
+                              std::uint8_t* content) {
     const Quad r = unpack4(rest[0] + i / 2, kR / 2);
-    store_quad({Byte::join(symbols.a, r.a), Byte::join(symbols.b, r.b), Byte::join(symbols.c, r.c), Byte::join(symbols.d, r.d)},
+    store_quad({Byte::join(symbols.a, r.a), Byte::join(symbols.b, r.b), Byte::join(symbols.c, r.c),
+                Byte::join(symbols.d, r.d)},
                content + i, kR);
   }
 };
@@ -186,12 +199,14 @@ struct Format<SPLITZIP_FP8_E5M2> {
     pack_sign(v.d, signs + 3 * kR / 8);
     return {symbol(v.a), symbol(v.b), symbol(v.c), symbol(v.d)};
   }
-  static HWY_INLINE void join(const Quad& symbols, std::size_t i, const ConstPlanePointers& rest, std::uint8_t* content) {
+  static HWY_INLINE void join(const Quad& symbols, std::size_t i, const ConstPlanePointers& rest,
+                              std::uint8_t* content) {
     const Quad fractions = unpack2(rest[0] + i / 4, kR / 4);
     const std::uint8_t* const signs = rest[1] + i / 8;
-    store_quad({join_row(symbols.a, fractions.a, signs), join_row(symbols.b, fractions.b, signs + kR / 8),
-                join_row(symbols.c, fractions.c, signs + 2 * kR / 8), join_row(symbols.d, fractions.d, signs + 3 * kR / 8)},
-               content + i, kR);
+    store_quad(
+        {join_row(symbols.a, fractions.a, signs), join_row(symbols.b, fractions.b, signs + kR / 8),
+         join_row(symbols.c, fractions.c, signs + 2 * kR / 8), join_row(symbols.d, fractions.d, signs + 3 * kR / 8)},
+        content + i, kR);
   }
 };
 

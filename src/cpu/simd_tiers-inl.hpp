@@ -57,7 +57,9 @@ class CodeWriter {
   explicit CodeWriter(std::uint8_t* to) : to_(to) {}
   /// Go on after `count` codes that are at `to` already.
   CodeWriter(std::uint8_t* to, std::uint32_t count)
-      : to_(to + 2 * count / 64 * 8), pending_(load<std::uint64_t>(to_) & ((std::uint64_t{1} << 2 * count % 64) - 1)), filled_(2 * count % 64) {}
+      : to_(to + 2 * count / 64 * 8),
+        pending_(load<std::uint64_t>(to_) & ((std::uint64_t{1} << 2 * count % 64) - 1)),
+        filled_(2 * count % 64) {}
 
   HWY_INLINE void put(std::uint64_t codes, std::uint32_t count) {
     const std::uint64_t word = pending_ | codes << filled_;

@@ -104,7 +104,8 @@ HWY_INLINE void store_quarters(Bytes v, std::uint8_t* to, std::size_t row) {
 }
 HWY_INLINE Bytes load_quarters(const std::uint8_t* from, std::size_t row) {
   const auto low = hn::Combine(kTagHalf, hn::LoadU(kTagQuarter, from + row), hn::LoadU(kTagQuarter, from));
-  const auto high = hn::Combine(kTagHalf, hn::LoadU(kTagQuarter, from + 3 * row), hn::LoadU(kTagQuarter, from + 2 * row));
+  const auto high =
+      hn::Combine(kTagHalf, hn::LoadU(kTagQuarter, from + 3 * row), hn::LoadU(kTagQuarter, from + 2 * row));
   return hn::Combine(kTag8, high, low);
 }
 
@@ -134,7 +135,9 @@ HWY_INLINE Bytes pack_pairs(Bytes a, Bytes b) {
 /// 2-bit fields of the four rows, dealt in four parts.
 HWY_INLINE Bytes pack2_dealt(const Quad& q) { return pack_pairs<4>(pack_pairs<2>(q.a, q.b), pack_pairs<2>(q.c, q.d)); }
 
-HWY_INLINE void pack2(const Quad& q, std::uint8_t* to, std::size_t row) { store_quarters(collect<4>(pack2_dealt(q)), to, row); }
+HWY_INLINE void pack2(const Quad& q, std::uint8_t* to, std::size_t row) {
+  store_quarters(collect<4>(pack2_dealt(q)), to, row);
+}
 
 HWY_INLINE void pack4(const Quad& q, std::uint8_t* to, std::size_t row) {
   store_halves(collect<2>(pack_pairs<4>(q.a, q.b)), to, row);
@@ -172,10 +175,13 @@ HWY_INLINE Spread spread2(Bytes v) {
 }
 /// One field a byte, of what was dealt in four parts.
 HWY_INLINE Quad unpack_spread(const Spread& s) {
-  return unpack4_dealt(hn::InterleaveLower(kTag8, s.fields01, s.fields23), hn::InterleaveUpper(kTag8, s.fields01, s.fields23));
+  return unpack4_dealt(hn::InterleaveLower(kTag8, s.fields01, s.fields23),
+                       hn::InterleaveUpper(kTag8, s.fields01, s.fields23));
 }
 
-HWY_INLINE Quad unpack2(const std::uint8_t* from, std::size_t row) { return unpack_spread(spread2(deal<4>(load_quarters(from, row)))); }
+HWY_INLINE Quad unpack2(const std::uint8_t* from, std::size_t row) {
+  return unpack_spread(spread2(deal<4>(load_quarters(from, row))));
+}
 
 /// 0x80 where the bit is set.
 HWY_INLINE Bytes unpack_sign(const std::uint8_t* from) {

@@ -51,8 +51,8 @@ struct Outcome {
 };
 
 /// The frame, over memory that is full of `stale` bytes.
-Outcome encode_outcome(const TensorList& tensors, const LayoutList& sources, splitzip_workers* workers, std::size_t capacity,
-                       std::uint8_t stale) {
+Outcome encode_outcome(const TensorList& tensors, const LayoutList& sources, splitzip_workers* workers,
+                       std::size_t capacity, std::uint8_t stale) {
   splitzip_encode_options options = SPLITZIP_ENCODE_OPTIONS_INIT;
   options.workers = workers;
   options.nonce = 77;
@@ -60,8 +60,8 @@ Outcome encode_outcome(const TensorList& tensors, const LayoutList& sources, spl
   outcome.bytes.assign(capacity, stale);
   std::size_t size = 0;
   splitzip_error error = SPLITZIP_ERROR_INIT;
-  outcome.status =
-      splitzip_encode(tensors.data(), sources.data(), tensors.size(), &options, outcome.bytes.data(), capacity, &size, &error);
+  outcome.status = splitzip_encode(tensors.data(), sources.data(), tensors.size(), &options, outcome.bytes.data(),
+                                   capacity, &size, &error);
   if (outcome.status != SPLITZIP_OK) {
     outcome.tensor = error.tensor;
     outcome.chunk = error.chunk;
@@ -103,13 +103,15 @@ struct Scene {
   TensorList tensors;
   LayoutList sources;
 
-  void add(Random& random, splitzip_element_type type, splitzip_mode mode, std::uint32_t tokens, std::uint32_t ranges, std::uint32_t channels,
-           const LayoutSpec& spec) {
+  void add(Random& random, splitzip_element_type type, splitzip_mode mode, std::uint32_t tokens, std::uint32_t ranges,
+           std::uint32_t channels, const LayoutSpec& spec) {
     const std::uint32_t row = ranges * channels;
     const std::uint32_t before = random.chance(2) ? 0 : random.below(20);  // channels before the first
     codebooks.push_back(std::make_unique<splitzip_codebook>(kv_codebook(type, before + row)));
-    if (random.chance(6)) *codebooks.back() = make_codebook(type, {static_cast<std::uint8_t>(random.below(8))});  // one base for all
-    splitzip_tensor tensor = splitzip_tensor_contiguous(type, mode, mode == SPLITZIP_MODE_RAW ? nullptr : codebooks.back().get(), tokens, channels);
+    if (random.chance(6))
+      *codebooks.back() = make_codebook(type, {static_cast<std::uint8_t>(random.below(8))});  // one base for all
+    splitzip_tensor tensor = splitzip_tensor_contiguous(
+        type, mode, mode == SPLITZIP_MODE_RAW ? nullptr : codebooks.back().get(), tokens, channels);
     tensor.ranges = ranges;
     tensor.first_channel = before;
     tensor.tokens_per_unit = random.chance(3) ? std::max(tokens, 1u) : random.between(1, 40);
@@ -199,8 +201,8 @@ TEST(Backends, AgreeOnEveryLengthOfAChunk) {
     for (const auto mode : kModes) {
       SCOPED_TRACE(label(type, mode));
       const std::uint32_t chunk = element(type).values_per_chunk();
-      for (std::uint32_t tokens : {1u, 2u, 3u, 15u, 16u, 17u, 31u, 63u, 64u, 65u, 255u, 257u, chunk / 4 + 1, chunk / 2, chunk - 1, chunk,
-                                   chunk + 1, 8 * chunk, 8 * chunk + 5}) {
+      for (std::uint32_t tokens : {1u, 2u, 3u, 15u, 16u, 17u, 31u, 63u, 64u, 65u, 255u, 257u, chunk / 4 + 1, chunk / 2,
+                                   chunk - 1, chunk, chunk + 1, 8 * chunk, 8 * chunk + 5}) {
         SCOPED_TRACE(tokens);
         Scene scene;
         scene.add(random, type, mode, tokens, 1, 1, {});
@@ -217,7 +219,8 @@ TEST(Backends, AgreeOnEveryNumberOfChannels) {
   Random random(6);
   for (const auto type : {SPLITZIP_BF16, SPLITZIP_FP8_E5M2, SPLITZIP_FP32}) {
     for (const auto mode : kCodedModes) {
-      for (std::uint32_t channels : {1u, 2u, 3u, 5u, 7u, 8u, 31u, 64u, 65u, 96u, 127u, 192u, 511u, 576u, 1000u, 1024u, 1025u, 2048u, 2500u}) {
+      for (std::uint32_t channels :
+           {1u, 2u, 3u, 5u, 7u, 8u, 31u, 64u, 65u, 96u, 127u, 192u, 511u, 576u, 1000u, 1024u, 1025u, 2048u, 2500u}) {
         SCOPED_TRACE(label(type, mode) + " " + std::to_string(channels));
         Scene scene;
         scene.add(random, type, mode, 5000 / channels + 3, random.between(1, 3), channels, {});
@@ -234,8 +237,8 @@ TEST(Backends, AgreeOnManyTensorsInAnyLayout) {
     SCOPED_TRACE(round);
     Scene scene;
     for (std::uint32_t i = random.below(6); i <= 5; ++i) {
-      scene.add(random, kTypes[random.below(kTypes.size())], kModes[random.below(kModes.size())], random.below(120), random.between(1, 4),
-                random.between(1, 300), random_layout(random));
+      scene.add(random, kTypes[random.below(kTypes.size())], kModes[random.below(kModes.size())], random.below(120),
+                random.between(1, 4), random.between(1, 300), random_layout(random));
     }
     expect_equal_everywhere(scene, workers);
   }
@@ -254,7 +257,8 @@ TEST(Backends, AgreeWhereTheSpillHasNoRoom) {
   for (const std::size_t capacity : {known - 1, known, known + 4, known + 2000, whole.bytes.size() - 1}) {
     const Outcome expected = encode_outcome(scene.tensors, scene.sources, nullptr, capacity, 0);
     EXPECT_EQ(expected.status, SPLITZIP_ERROR_OUTPUT_TOO_SMALL);
-    for (const auto& threads : workers) EXPECT_TRUE(encode_outcome(scene.tensors, scene.sources, threads.get(), capacity, 0) == expected);
+    for (const auto& threads : workers)
+      EXPECT_TRUE(encode_outcome(scene.tensors, scene.sources, threads.get(), capacity, 0) == expected);
   }
 }
 
@@ -270,11 +274,13 @@ TEST(Backends, AgreeOnDamagedFrames) {
       scene.add(random, type, mode, 40, 1, 1024, {});
       splitzip_encode_options no_checksums = SPLITZIP_ENCODE_OPTIONS_INIT;
       no_checksums.checksums = 0;
-      const Bytes frames[] = {encode(scene.tensors, scene.sources), encode(scene.tensors, scene.sources, &no_checksums)};
+      const Bytes frames[] = {encode(scene.tensors, scene.sources),
+                              encode(scene.tensors, scene.sources, &no_checksums)};
       for (int round = 0; round < 150; ++round) {
         Bytes frame = frames[round % 2];
         for (std::uint32_t flips = random.between(1, 3); flips > 0; --flips) {
-          frame[144 + random.below(static_cast<std::uint32_t>(frame.size() - 144))] ^= static_cast<std::uint8_t>(1u << random.below(8));
+          frame[144 + random.below(static_cast<std::uint32_t>(frame.size() - 144))] ^=
+              static_cast<std::uint8_t>(1u << random.below(8));
         }
         seal(frame);
         Outcome expected;
