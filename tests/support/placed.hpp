@@ -62,7 +62,9 @@ inline LayoutSpec random_layout(Random& random) {
 class Placed {
  public:
   Placed(const splitzip_tensor& tensor, const LayoutSpec& spec)
-      : tokens_(tensor.tokens), ranges_(tensor.ranges), row_bytes_(tensor.channels * element(tensor.type).bytes) {
+      : tokens_(tensor.tokens),
+        ranges_(tokens_ == 0 ? 1 : tensor.ranges),
+        row_bytes_(tokens_ == 0 ? 0 : tensor.channels * element(tensor.type).bytes) {
     const bool paged = spec.paging != Paging::kNone;
     const std::size_t rows = paged ? spec.page_tokens : spec.first_token + tokens_;  // of a page
     const std::size_t pages = paged ? (spec.first_token + tokens_ + rows - 1) / rows : 1;
@@ -76,7 +78,7 @@ class Placed {
 
     memory_.assign(kGuard + spec.misalignment + pool * page_bytes + kGuard, 0);
     for (std::size_t i = 0; i < memory_.size(); ++i) memory_[i] = canary(i);
-    owned_.assign(memory_.size(), false);
+    owned_.assign(memory_.size(), 0);
 
     // Which place of the pool each page has.
     std::vector<std::int32_t> places(pool);
@@ -98,7 +100,7 @@ class Placed {
         const std::size_t at = page_start(page) + (spec.backward_tokens ? rows - 1 - row : row) * row_stride +
                                (spec.backward_ranges ? ranges_ - 1 - r : r) * range_stride;
         rows_.push_back(at);
-        std::fill_n(owned_.begin() + static_cast<std::ptrdiff_t>(at), row_bytes_, true);
+        if (row_bytes_ != 0) std::memset(owned_.data() + at, 1, row_bytes_);
       }
     }
 
@@ -145,7 +147,7 @@ class Placed {
   /// True if every byte that belongs to no row is as it was in the beginning.
   bool rest_is_untouched() const {
     for (std::size_t i = 0; i < memory_.size(); ++i) {
-      if (!owned_[i] && memory_[i] != canary(i)) return false;
+      if (owned_[i] == 0 && memory_[i] != canary(i)) return false;
     }
     return true;
   }
@@ -163,7 +165,7 @@ class Placed {
   std::size_t ranges_;
   std::size_t row_bytes_;
   Bytes memory_;
-  std::vector<bool> owned_;
+  Bytes owned_;                    // 1: of a row
   std::vector<std::size_t> rows_;  // where token t, range r starts: rows_[t * ranges + r]
   std::vector<std::int32_t> indices_;
   std::vector<void*> pointers_;
