@@ -2,7 +2,7 @@
 #
 # Decides whether the CUDA backend is built (SPLITZIP_WITH_CUDA) and enables the language if so.
 
-set(SPLITZIP_CUDA "AUTO" CACHE STRING "CUDA backend: ON, OFF, or AUTO (where nvcc is found)")
+set(SPLITZIP_CUDA "OFF" CACHE STRING "Preview of the CUDA backend: ON, OFF, or AUTO (where nvcc is found)")
 set_property(CACHE SPLITZIP_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(SPLITZIP_WITH_CUDA OFF)
 

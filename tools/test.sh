@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Installs what the tests need, builds everything with warnings as errors, and runs all tests: g++ with all of it, clang
-# with AddressSanitizer and UndefinedBehaviorSanitizer, and the fuzz targets on their seeds. CUDA code is always compiled;
-# where there is no GPU, the tests that need one are skipped. On Debian 12 or 13 it needs nothing but a shell and root or sudo.
+# with AddressSanitizer and UndefinedBehaviorSanitizer, and the fuzz targets on their seeds.
+# On Debian 12 or 13 it needs nothing but a shell and root or sudo.
 #
 #   tools/test.sh              everything
 #   tools/test.sh REGEX        everything is built, and the tests whose names match are run
 #
 #   SPLITZIP_BUILD_DIR         where to build (default: build)
+#   SPLITZIP_TEST_CUDA=1       build the preview of the CUDA backend, too (with nvcc from PyPI where there is none)
 #   SPLITZIP_FUZZ_SECONDS      how long each fuzz target runs (default: 20)
 set -eu
 cd "$(dirname "$0")/.."
@@ -20,7 +21,7 @@ venv=$build/venv
 say() { printf '\n== %s\n' "$*"; }
 
 packages='g++ cmake ninja-build pkg-config clang libclang-rt-dev libxxhash-dev libhwy-dev libcli11-dev nlohmann-json3-dev
-  libgtest-dev python3-dev python3-venv libibverbs1 libnuma1 libcurl4'
+  libgtest-dev libbenchmark-dev python3-dev python3-venv libibverbs1 libnuma1 libcurl4'
 
 say "packages"
 if command -v dpkg-query > /dev/null; then
@@ -48,7 +49,12 @@ else
 fi
 
 # The environment is made anew when a list of requirements changes.
-nvcc=$(command -v nvcc || ls "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" 2> /dev/null || true)
+tree=dev
+nvcc=none
+if [ -n "${SPLITZIP_TEST_CUDA-}" ]; then
+  tree=cuda
+  nvcc=$(command -v nvcc || ls "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" 2> /dev/null || true)
+fi
 requirements=tests/requirements.txt
 [ -n "$nvcc" ] || requirements="$requirements tools/cuda-requirements.txt"
 mkdir -p "$build"
@@ -78,11 +84,13 @@ build_preset() {
   cmake --preset "$preset" -B "$build/$preset" "$@"
   cmake --build "$build/$preset" --target "$target" --parallel "$jobs"
 }
-build_preset cuda all -DSPLITZIP_TEST_PYTHON=ON -DPython3_EXECUTABLE="$venv/bin/python" -DCMAKE_CUDA_COMPILER="$nvcc"
+cuda=
+[ "$tree" = dev ] || cuda=-DCMAKE_CUDA_COMPILER=$nvcc
+build_preset "$tree" all -DSPLITZIP_TEST_PYTHON=ON -DPython3_EXECUTABLE="$venv/bin/python" $cuda
 build_preset asan all -DPython3_EXECUTABLE="$venv/bin/python"
 build_preset fuzz fuzz -DSPLITZIP_FUZZ_SECONDS="$fuzz_seconds"
 
 # One run over all three trees, so that one summary counts everything.
-echo 'subdirs("cuda" "asan" "fuzz")' > "$build/CTestTestfile.cmake"
+echo "subdirs(\"$tree\" \"asan\" \"fuzz\")" > "$build/CTestTestfile.cmake"
 say "tests"
 exec ctest --test-dir "$build" --parallel "$jobs" --output-on-failure --no-tests=error ${1:+-R "$1"}
