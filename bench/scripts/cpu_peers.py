@@ -55,7 +55,7 @@ class Splitzip:
             calibration.add(name, splitzip_kv.Layout(values.view(ml_dtypes.bfloat16), "token,channel"))
         self.codebooks = calibration.finish()
         self.shapes = [(name, values.shape) for _ in range(repetitions) for name, values in test_tensors.items()]
-        self.mode = mode
+        self.mode = getattr(splitzip_kv.Mode, mode.upper())
         self.dtype = ml_dtypes.bfloat16
         self.room = None
 
