@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the kernels share in device memory: the tensor table (static) and the plan of a batch (made by the first kernel of a call).
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/geometry.cuh"
+#include "splitzip/splitzip_cuda.h"
+
+namespace splitzip::cuda {
+
+// How a kernel reaches the values of a vector.
+enum Access : uint32_t {
+  kLinear = 0,  // the values of a unit lie in one piece, every vector 16-byte aligned
+  kRows = 1,    // every vector lies in one row, 16-byte aligned; rows are found by stride and page list
+  kValues = 2,  // value by value: odd channel counts, odd addresses
+};
+
+// One tensor of the table.
+struct alignas(128) TensorRecord {
+  uint64_t base;
+  int64_t row_stride;
+  int64_t range_stride;
+  int64_t page_stride;
+  Divisor by_row;          // vectors of a row of one range; its values with kValues
+  Divisor by_unit_chunks;  // chunks of a full unit
+  Divisor by_ranges;
+  Divisor by_page_tokens;
+  Divisor by_tokens_per_unit;
+  uint64_t negated_bases;  // (-base) << 8 of each channel of each range, for encoding
+  uint64_t shifted_bases;  // base << 8, for decoding
+  uint64_t tensor_key;
+  uint64_t codebook_hash;
+  uint32_t seed;          // of the tensor key, for the checksums
+  uint32_t table_stride;  // values of the base tables for one range
+  uint32_t deltas[3];     // ranks 0-2, 3-5, 6-8, a byte each
+  uint32_t first_channel;
+  uint32_t channels;
+  uint32_t ranges;
+  uint32_t tokens_per_unit;
+  uint32_t unit_vectors;  // of a full unit
+  uint32_t unit_padding;  // padding values of a full unit
+  uint32_t max_tokens;
+  uint32_t slot_words;
+  uint32_t row_list;
+  uint32_t index;  // in the table
+  uint8_t type;
+  uint8_t mode;
+  uint8_t access;
+  uint8_t paged;
+};
+
+// One entry of one frame of the batch. Addresses are of the frame unless it is said.
+struct alignas(128) EntryPlan {
+  uint64_t rests;
+  uint64_t codes;
+  uint64_t slots;
+  uint64_t records;  // of the entry's first chunk
+  uint64_t checksums;
+  uint64_t tile_records;  // of the entry's first tile
+  uint64_t spill;
+  uint64_t rows;  // the caller's: base and offset
+  uint64_t page_indices;
+  uint64_t page_pointers;
+  uint64_t first_block;
+  Divisor by_last_chunks;  // chunks of a unit of the last, shorter block
+  uint32_t first_token;
+  uint32_t tokens;
+  uint32_t chunk_count;
+  uint32_t tile_count;
+  uint32_t first_chunk;  // in the frame
+  uint32_t first_tile;   // in the frame
+  uint32_t batch_tile;   // its first tile in the batch
+  uint32_t full_blocks;
+  uint32_t full_chunks;  // of the full blocks
+  uint32_t full_vectors;
+  uint32_t last_vectors;  // of a unit of the last block
+  uint32_t last_padding;  // padding values of it
+  uint32_t frame;
+  uint32_t live;  // 0: the frame has failed, or there is none
+  uint32_t frame_tiles;
+  uint32_t first_group;  // of the frame
+  uint32_t spill_words;  // decoding: what the frame's length leaves
+  uint32_t access;       // the tensor's, or a slower one where the request's addresses ask for it
+};
+static_assert(sizeof(TensorRecord) == 256 && sizeof(EntryPlan) == 256, "a warp loads both at once, 16 bytes a lane");
+
+// One frame of the batch.
+struct alignas(128) FramePlan {
+  uint64_t data;
+  uint64_t capacity;
+  uint64_t nonce;
+  uint64_t known_bytes;
+  uint64_t tile_records;
+  uint32_t tiles_before;  // of the batch
+  uint32_t chunk_count;
+  uint32_t tile_count;
+  uint32_t first_group;
+  uint32_t spill_words;    // decoding: what the frame's length leaves; encoding: the sum, known in the end
+  uint32_t directory_sum;  // sums of the two checksums, added to by all tiles and entries
+  uint32_t entry_sum;
+  uint32_t live;   // the planner found nothing wrong
+  uint32_t error;  // 0, or the highest of kErrorKey - status of all that went wrong
+};
+
+inline constexpr uint32_t kErrorKey = 1000;
+inline constexpr uint32_t kGroupTiles = 128;  // whose spilled words are summed up
+
+struct BatchState {
+  uint32_t tile_count;
+  uint32_t next_tile;  // of those that blocks have not taken yet
+  uint32_t finished_groups;
+  uint32_t failed;
+};
+
+// Kernel parameters: everything that a kernel may reach.
+struct Batch {
+  const TensorRecord* tensors;
+  const splitzip_cuda_request* requests;
+  const splitzip_cuda_rows* rows;
+  splitzip_cuda_result* results;
+  uint32_t* failed;
+  BatchState* state;
+  FramePlan* frames;
+  EntryPlan* entries;
+  uint32_t* tile_entries;  // the entry of each tile of the batch
+  uint32_t* group_sums;    // words that groups of tiles spill
+  uint32_t* remainders;    // words that each tile spills
+  uint32_t* staging;       // the spilled words, staging_words a tile
+  void* far_sums;          // the planner's, for large batches
+  void* far_frames;
+  uint64_t pair_tables;  // of the tensors, one after the other
+  uint64_t selector_tables;
+  uint32_t staging_words;
+  uint32_t frame_count;
+  uint32_t tensor_count;
+  uint32_t list_count;
+  uint32_t tile_capacity;
+  uint32_t checksums;
+  uint32_t decoding;
+  Divisor by_tensor_count;
+};
+
+}  // namespace splitzip::cuda

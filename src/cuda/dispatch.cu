@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Calls: arguments are checked, the workspace is laid out, kernels are launched.
+#include <algorithm>
+
+#include "cuda/decode_kernel.cuh"
+#include "cuda/encode_kernel.cuh"
+#include "cuda/finish_kernel.cuh"
+#include "cuda/plan_kernel.cuh"
+#include "cuda/table.hpp"
+
+namespace splitzip::cuda {
+namespace {
+
+constexpr std::uint64_t kTooMany = std::uint64_t{1} << 32;
+
+/// At most 2^32, whatever the operands.
+std::uint64_t multiply(std::uint64_t a, std::uint64_t b) {
+  return b != 0 && a > kTooMany / b ? kTooMany : std::min(a * b, kTooMany);
+}
+
+/// No batch of so many requests and tokens has more tiles. 2^32 and more is too many.
+std::uint64_t bound_tiles(const splitzip_cuda_table& table, std::uint32_t requests, std::uint64_t max_total_tokens) {
+  std::uint64_t tiles = 0;
+  for (const auto& shape : table.shapes) {
+    const auto chunks = [&](std::uint64_t tokens, std::uint64_t parts) {
+      // Two bounds for `tokens` tokens of `parts` requests: whole units, and units of which the last chunk may be short.
+      const std::uint64_t units = tokens / shape.tokens_per_unit + std::min<std::uint64_t>(parts, tokens);
+      const std::uint64_t full = multiply(tokens, shape.channels) / (kChunkVectors * kVectorValues) + 1;
+      return multiply(shape.ranges, std::min(multiply(units, shape.unit_chunks), full + units));
+    };
+    const std::uint64_t each =
+        std::min<std::uint64_t>(kTooMany, multiply(requests, chunks(shape.max_tokens, 1) / kTileChunks + 1));
+    const std::uint64_t all =
+        max_total_tokens == 0 ? kTooMany : chunks(max_total_tokens, requests) / kTileChunks + requests;
+    tiles += std::min(each, all);
+  }
+  return std::min(tiles, kTooMany);
+}
+
+/// Pieces of the workspace, one after the other.
+class Carving {
+ public:
+  template <class T>
+  T* take(std::uint8_t* base, std::uint64_t count, std::uint64_t size = sizeof(T)) {
+    const std::uint64_t at = bytes_;
+    bytes_ += (count * size + 255) / 256 * 256;
+    return reinterpret_cast<T*>(base + at);
+  }
+  std::uint64_t bytes() const { return bytes_; }
+
+ private:
+  std::uint64_t bytes_ = 0;
+};
+
+/// Sets the addresses of the batch in a workspace at `base`; returns its length.
+std::uint64_t lay_out(const splitzip_cuda_table& table, std::uint64_t frames, std::uint64_t tiles, bool decoding,
+                      void* workspace, Batch& batch) {
+  auto* base = static_cast<std::uint8_t*>(workspace);
+  const std::uint64_t entries = frames * table.shapes.size();
+  Carving carving;
+  batch.state = carving.take<BatchState>(base, 1);
+  batch.frames = carving.take<FramePlan>(base, frames);
+  batch.entries = carving.take<EntryPlan>(base, entries);
+  batch.tile_entries = carving.take<std::uint32_t>(base, tiles);
+  batch.far_sums = carving.take<Totals>(base, entries > kNearEntries ? entries : 0);
+  batch.far_frames = carving.take<FrameSums>(base, frames > kNearFrames ? frames : 0);
+  if (!decoding) {
+    batch.group_sums = carving.take<std::uint32_t>(base, tiles / kGroupTiles + 1 + frames);
+    batch.remainders = carving.take<std::uint32_t>(base, tiles);
+    batch.staging = carving.take<std::uint32_t>(base, tiles, std::uint64_t{4} * table.staging_words);
+  }
+  return carving.bytes();
+}
+
+splitzip_status query(const splitzip_cuda_table* table, std::uint32_t requests, std::uint64_t max_total_tokens,
+                      bool decoding, std::uint64_t* bytes) {
+  if (table == nullptr || bytes == nullptr || requests == 0) return SPLITZIP_ERROR_INVALID_ARGUMENT;
+  const std::uint64_t tiles = bound_tiles(*table, requests, max_total_tokens);
+  if (tiles >= kTooMany || multiply(requests, table->shapes.size()) >= kTooMany / 2) return SPLITZIP_ERROR_TOO_LARGE;
+  Batch batch{};
+  *bytes = lay_out(*table, requests, tiles, decoding, nullptr, batch);
+  return SPLITZIP_OK;
+}
+
+/// Launches a kernel that waits by itself for the one before, whose end its own start may overlap.
+template <class... Parameters, class... Arguments>
+bool launch(void (*kernel)(Parameters...), std::uint32_t blocks, std::uint32_t threads, std::size_t shared,
+            cudaStream_t stream, const Arguments&... arguments) {
+  cudaLaunchAttribute overlap{};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(blocks);
+  config.blockDim = dim3(threads);
+  config.dynamicSmemBytes = shared;
+  config.stream = stream;
+  config.attrs = &overlap;
+  config.numAttrs = 1;
+  return cudaLaunchKernelEx(&config, kernel, arguments...) == cudaSuccess;
+}
+
+splitzip_status run(const splitzip_cuda_table* table, const splitzip_cuda_batch* in, cudaStream_t stream,
+                    bool decoding) {
+  if (table == nullptr || in == nullptr || in->struct_size != sizeof *in || in->requests == nullptr ||
+      in->rows == nullptr || in->results == nullptr || in->failed == nullptr || in->workspace == nullptr ||
+      in->request_count == 0 || reinterpret_cast<std::uint64_t>(in->workspace) % 256 != 0) {
+    return SPLITZIP_ERROR_INVALID_ARGUMENT;
+  }
+  Batch batch{};
+  const std::uint64_t tiles = bound_tiles(*table, in->request_count, in->max_total_tokens);
+  const std::uint64_t entries = multiply(in->request_count, table->shapes.size());
+  if (tiles >= kTooMany || entries >= kTooMany / 2) return SPLITZIP_ERROR_TOO_LARGE;
+  if (lay_out(*table, in->request_count, tiles, decoding, in->workspace, batch) > in->workspace_bytes)
+    return SPLITZIP_ERROR_OUTPUT_TOO_SMALL;
+  batch.tensors = table->tensors;
+  batch.pair_tables = table->pair_tables, batch.selector_tables = table->selector_tables;
+  batch.requests = in->requests, batch.rows = in->rows, batch.results = in->results, batch.failed = in->failed;
+  batch.staging_words = table->staging_words;
+  batch.frame_count = in->request_count;
+  batch.tensor_count = static_cast<std::uint32_t>(table->shapes.size());
+  batch.list_count = table->list_count;
+  batch.tile_capacity = static_cast<std::uint32_t>(tiles);
+  batch.checksums = in->checksums != 0, batch.decoding = decoding;
+  batch.by_tensor_count = Divisor::of(batch.tensor_count);
+
+  // Blocks stay for many tiles, so more of them than can be resident at once are of no use.
+  const std::uint32_t sms = in->max_sms != 0 ? std::min(in->max_sms, table->multiprocessors) : table->multiprocessors;
+  const auto resident = [&](std::uint64_t wanted, std::uint32_t on_each) {
+    return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(wanted, 1, std::uint64_t{sms} * on_each));
+  };
+  const auto plan_threads =
+      static_cast<std::uint32_t>(std::clamp<std::uint64_t>((entries + 31) / 32 * 32, 256, kPlanThreads));
+  bool ok = launch(plan_kernel, 1, plan_threads, 0, stream, batch);
+  if (decoding) {
+    ok = ok &&
+         launch(decode_kernel, resident(tiles, kDecode.blocks), kDecode.threads, sizeof(DecodeShared), stream, batch) &&
+         launch(finish_decode_kernel, 1, kFinishThreads, 0, stream, batch);
+  } else {
+    const std::uint64_t groups = tiles / kGroupTiles + batch.frame_count;
+    const auto parts = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(std::uint64_t{sms} * kFinishBlocks / groups, 1, 32));
+    ok = ok &&
+         launch(encode_kernel, resident(tiles, kEncode.blocks), kEncode.threads, sizeof(EncodeShared), stream, batch) &&
+         launch(finish_encode_kernel, resident(groups, kFinishBlocks) + 1, kFinishThreads, 0, stream, batch,
+                static_cast<std::uint32_t>(groups));
+  }
+  return ok ? SPLITZIP_OK : SPLITZIP_ERROR_DEVICE;
+}
+
+template <class Kernel>
+bool allow_shared(Kernel kernel, std::size_t bytes) {
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)) ==
+         cudaSuccess;
+}
+
+}  // namespace
+
+bool prepare_kernels() {
+  return allow_shared(encode_kernel, sizeof(EncodeShared)) && allow_shared(decode_kernel, sizeof(DecodeShared));
+}
+
+}  // namespace splitzip::cuda
+
+splitzip_status splitzip_cuda_encode_workspace(const splitzip_cuda_table* table, uint32_t request_count,
+                                               uint64_t max_total_tokens, uint64_t* bytes) {
+  return splitzip::cuda::query(table, request_count, max_total_tokens, false, bytes);
+}
+
+splitzip_status splitzip_cuda_decode_workspace(const splitzip_cuda_table* table, uint32_t request_count,
+                                               uint64_t max_total_tokens, uint64_t* bytes) {
+  return splitzip::cuda::query(table, request_count, max_total_tokens, true, bytes);
+}
+
+splitzip_status splitzip_cuda_encode(const splitzip_cuda_table* table, const splitzip_cuda_batch* batch,
+                                     struct CUstream_st* stream) {
+  return splitzip::cuda::run(table, batch, stream, false);
+}
+
+splitzip_status splitzip_cuda_decode(const splitzip_cuda_table* table, const splitzip_cuda_batch* batch,
+                                     struct CUstream_st* stream) {
+  return splitzip::cuda::run(table, batch, stream, true);
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Arithmetic that host and device share.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "common/element.hpp"
+
+namespace splitzip::cuda {
+
+// What the kernels are written for: 16-bit values of which 8 bits are the rest.
+inline constexpr uint32_t kVectorValues = 8;
+
+enum Mode : uint32_t { kRaw = SPLITZIP_MODE_RAW, kFixed4 = SPLITZIP_MODE_FIXED4, kTiered = SPLITZIP_MODE_TIERED };
+enum Kind : uint32_t { kKindCoded = 0, kKindRaw = 1, kKindConstant = 2 };
+
+__host__ __device__ constexpr uint64_t pad16(uint64_t n) { return (n + 15) & ~uint64_t{15}; }
+
+// Bytes that a vector has in the planes.
+__host__ __device__ constexpr uint32_t rest_bytes(uint32_t mode) { return mode == kRaw ? 16 : 8; }
+__host__ __device__ constexpr uint32_t code_bytes(uint32_t mode) { return mode == kRaw ? 0 : mode == kFixed4 ? 4 : 2; }
+// Words of the variable part of a raw chunk of v vectors.
+__host__ __device__ constexpr uint32_t raw_words(uint32_t mode, uint32_t v) {
+  return (v * (16 - rest_bytes(mode) - code_bytes(mode)) + 3) / 4;
+}
+// Words of the slot of a tile of `chunks` chunks.
+__host__ __device__ constexpr uint32_t slot_size(uint32_t slot_words, uint32_t chunks) {
+  return (slot_words * chunks + 7) / 8;
+}
+
+// Exact quotient of n < 2^32 - 1 without a division.
+struct Divisor {
+  uint64_t multiplier;
+  uint32_t value;
+  uint32_t reserved;
+
+  static __host__ __device__ Divisor of(uint32_t d) { return {~uint64_t{0} / d, d, 0}; }
+
+  __device__ __forceinline__ uint32_t divide(uint32_t n) const {
+    const uint64_t low = static_cast<uint64_t>(n + 1) * static_cast<uint32_t>(multiplier);
+    return static_cast<uint32_t>(
+        (static_cast<uint64_t>(n + 1) * static_cast<uint32_t>(multiplier >> 32) + (low >> 32)) >> 32);
+  }
+};
+
+}  // namespace splitzip::cuda

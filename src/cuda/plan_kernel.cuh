@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// First kernel of a call: from requests (counts are device values) to the place of every entry, chunk and tile. One block; a thread an entry.
+#pragma once
+
+#include "cuda/check_frame.cuh"
+
+namespace splitzip::cuda {
+
+constexpr uint32_t kPlanThreads = 512;
+constexpr uint32_t kNearEntries = 1024, kNearFrames = 256;  // batches up to this size are planned in shared memory
+
+// Sums over entries.
+struct Totals {
+  uint32_t chunks = 0, tiles = 0;
+  uint64_t bytes = 0;
+
+  __device__ Totals operator+(const Totals& o) const { return {chunks + o.chunks, tiles + o.tiles, bytes + o.bytes}; }
+  __device__ Totals operator-(const Totals& o) const { return {chunks - o.chunks, tiles - o.tiles, bytes - o.bytes}; }
+};
+
+__device__ inline Totals scan_warp(Totals x, uint32_t lane) {
+#pragma unroll
+  for (uint32_t d = 1; d < 32; d *= 2) {
+    const Totals y{__shfl_up_sync(ptx::kFullWarp, x.chunks, d), __shfl_up_sync(ptx::kFullWarp, x.tiles, d),
+                   __shfl_up_sync(ptx::kFullWarp, x.bytes, d)};
+    if (lane >= d) x = x + y;
+  }
+  return x;
+}
+
+// Inclusive sums over the block; `total` receives that of all threads.
+__device__ inline Totals scan_block(Totals x, Totals (&warps)[32], Totals& total) {
+  const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  x = scan_warp(x, lane);
+  if (lane == 31) warps[warp] = x;
+  __syncthreads();
+  if (warp == 0) {
+    const Totals all = scan_warp(lane < blockDim.x / 32 ? warps[lane] : Totals{}, lane);
+    __syncwarp();
+    warps[lane] = all;
+  }
+  __syncthreads();
+  total = warps[blockDim.x / 32 - 1];
+  const Totals before = warp > 0 ? warps[warp - 1] : Totals{};
+  __syncthreads();
+  return before + x;
+}
+
+// Sums before and after the entries of a frame, and the worst that was found (as in FramePlan).
+struct FrameSums {
+  Totals before, after;
+  uint32_t error;
+};
+
+// Tokens of the entry that are to be coded, or what is wrong with them.
+__device__ inline uint32_t check_rows(const TensorRecord& tensor, const splitzip_cuda_request& request,
+                                      const splitzip_cuda_rows& rows, uint32_t& status) {
+  status = SPLITZIP_OK;
+  if (request.frame == nullptr || rows.tokens == 0) return 0;
+  const uint64_t last = uint64_t{rows.first_token} + rows.tokens - 1;
+  if (rows.tokens > tensor.max_tokens || last >= UINT32_MAX) {
+    status = SPLITZIP_ERROR_TOO_LARGE;
+  } else if (tensor.paged == 0) {
+    if (rows.page_indices != nullptr || rows.page_pointers != nullptr) status = SPLITZIP_ERROR_INVALID_LAYOUT;
+  } else if ((rows.page_indices == nullptr) == (rows.page_pointers == nullptr) ||
+             tensor.by_page_tokens.divide(static_cast<uint32_t>(last)) >= rows.page_count) {
+    status = SPLITZIP_ERROR_INVALID_LAYOUT;
+  }
+  return status == SPLITZIP_OK ? rows.tokens : 0;
+}
+
+// What the caller's space says to a frame; `spill_words` receives what one that is decoded has left for its spill.
+__device__ inline uint32_t check_space(const Batch& batch, const splitzip_cuda_request& request, uint64_t known_bytes,
+                                       uint32_t chunks, uint32_t tiles_end, uint32_t& spill_words) {
+  spill_words = 0;
+  if (reinterpret_cast<uint64_t>(request.frame) % 16 != 0) return SPLITZIP_ERROR_INVALID_ARGUMENT;
+  if (tiles_end > batch.tile_capacity || chunks > kMaxChunks) return SPLITZIP_ERROR_TOO_LARGE;
+  if (known_bytes > request.capacity)
+    return batch.decoding != 0 ? SPLITZIP_ERROR_TRUNCATED : SPLITZIP_ERROR_OUTPUT_TOO_SMALL;
+  if (batch.decoding == 0) return SPLITZIP_OK;
+  const uint64_t spill = request.capacity - known_bytes;
+  if (spill % 4 != 0 || spill / 4 > UINT32_MAX) return SPLITZIP_ERROR_TRAILING_BYTES;
+  spill_words = static_cast<uint32_t>(spill / 4);
+  return SPLITZIP_OK;
+}
+
+__device__ inline const splitzip_cuda_rows& rows_of(const Batch& batch, const TensorRecord& tensor, uint32_t frame) {
+  return batch.rows[uint64_t{frame} * batch.list_count + (batch.list_count > 1 ? tensor.row_list : 0)];
+}
+
+__global__ void __launch_bounds__(kPlanThreads) plan_kernel(const __grid_constant__ Batch batch) {
+  __shared__ Totals warp_totals[32];
+  __shared__ __align__(16) char near_sums_memory[kNearEntries * sizeof(Totals)];
+  __shared__ __align__(16) char near_frames_memory[kNearFrames * sizeof(FrameSums)];
+  ptx::wait_for_previous_grid();
+  ptx::allow_next_grid();
+  const uint32_t entry_count = batch.frame_count * batch.tensor_count;
+  Totals* const sums = reinterpret_cast<Totals*>(entry_count <= kNearEntries ? near_sums_memory : batch.far_sums);
+  FrameSums* const frames =
+      reinterpret_cast<FrameSums*>(batch.frame_count <= kNearFrames ? near_frames_memory : batch.far_frames);
+  for (uint32_t f = threadIdx.x; f < batch.frame_count; f += blockDim.x) frames[f].error = 0;
+
+  // Shape of every entry, and its place by running sums over the whole batch.
+  Totals carry{};
+  for (uint32_t first = 0; first < entry_count; first += blockDim.x) {
+    const uint32_t e = first + threadIdx.x;
+    const bool present = e < entry_count;
+    const uint32_t f = batch.by_tensor_count.divide(present ? e : 0), t = (present ? e : 0) - f * batch.tensor_count;
+    Totals mine{};
+    uint32_t status = SPLITZIP_OK;
+    if (present) {
+      const TensorRecord& tensor = batch.tensors[t];
+      const EntrySizes shape =
+          size_entry(tensor, check_rows(tensor, batch.requests[f], rows_of(batch, tensor, f), status));
+      mine = {shape.chunk_count, shape.tile_count, shape.section_bytes()};
+    }
+    Totals total;
+    const Totals after = carry + scan_block(mine, warp_totals, total);
+    carry = carry + total;
+    if (present) {
+      sums[e] = after - mine;
+      if (t == 0) frames[f].before = after - mine;
+      if (t == batch.tensor_count - 1) frames[f].after = after;
+      if (status != SPLITZIP_OK) atomicMax(&frames[f].error, kErrorKey - status);
+    }
+  }
+  const uint32_t tile_count = min(carry.tiles, batch.tile_capacity);
+  if (threadIdx.x == 0) *batch.state = BatchState{tile_count, 0, 0, 0};
+  if (batch.decoding == 0) {
+    for (uint32_t g = threadIdx.x; g < tile_count / kGroupTiles + 1 + batch.frame_count; g += blockDim.x)
+      batch.group_sums[g] = 0;
+  }
+  __syncthreads();
+
+  // Addresses of every entry.
+  for (uint32_t e = threadIdx.x; e < entry_count; e += blockDim.x) {
+    const uint32_t f = batch.by_tensor_count.divide(e), t = e - f * batch.tensor_count;
+    const FrameSums& frame = frames[f];
+    const TensorRecord& tensor = batch.tensors[t];
+    const splitzip_cuda_request request = batch.requests[f];
+    const splitzip_cuda_rows rows = rows_of(batch, tensor, f);
+    const uint64_t data = reinterpret_cast<uint64_t>(request.frame);
+    uint32_t status, spill_words = 0, error = frame.error;
+    const uint32_t tokens = check_rows(tensor, request, rows, status);
+    const EntrySizes shape = size_entry(tensor, tokens);
+    const Totals before = sums[e] - frame.before, all = frame.after - frame.before;
+    const DirectoryShape directory = shape_directory(batch, all.chunks, all.tiles);
+    const uint64_t known_bytes = directory.sections + all.bytes;
+    if (error == 0 && data != 0) {
+      status = check_space(batch, request, known_bytes, all.chunks, frame.after.tiles, spill_words);
+      if (status != SPLITZIP_OK) error = kErrorKey - status;
+    }
+    EntryPlan entry;
+    entry.rests = data + directory.sections + before.bytes;
+    entry.codes = entry.rests + pad16(shape.rest_bytes);
+    entry.slots = entry.codes + pad16(shape.code_bytes);
+    entry.records = data + directory.records + uint64_t{2} * before.chunks;
+    entry.checksums = data + directory.checksums + uint64_t{4} * before.chunks;
+    entry.tile_records = data + directory.tile_records + uint64_t{4} * before.tiles;
+    entry.spill = data + known_bytes;
+    entry.rows = tensor.base + static_cast<uint64_t>(rows.offset);
+    entry.page_indices = reinterpret_cast<uint64_t>(rows.page_indices);
+    entry.page_pointers = reinterpret_cast<uint64_t>(rows.page_pointers);
+    entry.first_block = rows.first_block;
+    entry.by_last_chunks = Divisor::of(max(shape.last_chunks, 1u));
+    entry.first_token = rows.first_token, entry.tokens = tokens;
+    entry.chunk_count = shape.chunk_count, entry.tile_count = shape.tile_count;
+    entry.first_chunk = before.chunks, entry.first_tile = before.tiles, entry.batch_tile = sums[e].tiles;
+    entry.full_blocks = shape.full_blocks, entry.full_chunks = shape.full_chunks,
+    entry.full_vectors = shape.full_vectors;
+    entry.last_vectors = shape.last_vectors, entry.last_padding = shape.last_padding;
+    entry.frame = f;
+    entry.live = data != 0 && error == 0;
+    entry.frame_tiles = all.tiles;
+    entry.first_group = frame.before.tiles / kGroupTiles + f;
+    entry.spill_words = spill_words;
+    entry.access = entry.rows % kVectorBytes == 0 ? tensor.access : kValues;
+    batch.entries[e] = entry;
+    if (t == 0) {
+      FramePlan plan{};
+      plan.data = data, plan.capacity = request.capacity, plan.nonce = request.nonce, plan.known_bytes = known_bytes;
+      plan.tile_records = data + directory.tile_records;
+      plan.tiles_before = frame.before.tiles, plan.chunk_count = all.chunks, plan.tile_count = all.tiles;
+      plan.first_group = entry.first_group;
+      plan.spill_words = spill_words;
+      plan.live = entry.live, plan.error = error;
+      batch.frames[f] = plan;
+    }
+  }
+  __syncthreads();
+
+  // The frames' own bytes: entries and padding.
+  for (uint32_t e = threadIdx.x; e < entry_count && batch.decoding == 0; e += blockDim.x) {
+    const EntryPlan& entry = batch.entries[e];
+    if (entry.live == 0) continue;
+    const TensorRecord& tensor = batch.tensors[e - entry.frame * batch.tensor_count];
+    FramePlan& frame = batch.frames[entry.frame];
+    const TwelveWords words = entry_words(entry, tensor);
+    store_words(entry_address(frame, tensor.index), words);
+    atomicAdd(&frame.entry_sum, hash_entry(tensor.index, words));
+    for_each_padding(batch, entry, tensor, [](uint64_t address, uint32_t bytes) {
+      for (uint32_t b = 0; b < bytes; ++b) ptx::store_1(address + b, 0);
+    });
+  }
+
+  // The entry of every tile, a warp an entry.
+  for (uint32_t e = threadIdx.x / 32; e < entry_count; e += blockDim.x / 32) {
+    const uint32_t end = min(e + 1 < entry_count ? sums[e + 1].tiles : carry.tiles, tile_count);
+    for (uint32_t i = sums[e].tiles + threadIdx.x % 32; i < end; i += 32) batch.tile_entries[i] = e;
+  }
+}
+
+}  // namespace splitzip::cuda

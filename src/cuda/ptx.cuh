@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One-line names for the instructions that the kernels are built from.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace splitzip::cuda::ptx {
+
+constexpr uint32_t kFullWarp = 0xffffffffu;
+
+// Bytes of b:a picked by the four low nibbles of the selector. (__byte_perm would mask the selector first.)
+__device__ __forceinline__ uint32_t permute(uint32_t a, uint32_t b, uint32_t selector) {
+  uint32_t r;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(selector));
+  return r;
+}
+
+// Upper word of (high:low) << (n mod 32).
+__device__ __forceinline__ uint32_t shift_left(uint32_t low, uint32_t high, uint32_t n) {
+  return __funnelshift_l(low, high, n);
+}
+
+// Lower word of (high:low) >> (n mod 32).
+__device__ __forceinline__ uint32_t shift_right(uint32_t low, uint32_t high, uint32_t n) {
+  return __funnelshift_r(low, high, n);
+}
+
+// The same with n clamped to 32.
+__device__ __forceinline__ uint32_t shift_left_clamped(uint32_t low, uint32_t high, uint32_t n) {
+  return __funnelshift_lc(low, high, n);
+}
+__device__ __forceinline__ uint32_t shift_right_clamped(uint32_t low, uint32_t high, uint32_t n) {
+  return __funnelshift_rc(low, high, n);
+}
+
+// min(a + b, limit) in each half, modulo 2^16.
+__device__ __forceinline__ uint32_t add_clip_halves(uint32_t a, uint32_t b, uint32_t limit) {
+  return __viaddmin_u16x2(a, b, limit);
+}
+
+// a + b in each half, modulo 2^16.
+__device__ __forceinline__ uint32_t add_halves(uint32_t a, uint32_t b) { return __viaddmax_u16x2(a, b, 0u); }
+
+// c + sum of the products of the four bytes.
+__device__ __forceinline__ uint32_t dot_bytes(uint32_t a, uint32_t b, uint32_t c) { return __dp4a(a, b, c); }
+
+// Read anew where it is used, so that it need not be kept in a register.
+__device__ __forceinline__ uint32_t lane_index() {
+  uint32_t r;
+  asm volatile("mov.u32 %0, %%laneid;" : "=r"(r));
+  return r;
+}
+__device__ __forceinline__ uint32_t thread_index() {
+  uint32_t r;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(r));
+  return r;
+}
+
+__device__ __forceinline__ uint32_t shared_address(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+__device__ __forceinline__ uint32_t load_shared(uint32_t address) {
+  uint32_t r;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(r) : "r"(address));
+  return r;
+}
+// ORs bits into a shared word, if there are any.
+__device__ __forceinline__ void or_shared(uint32_t address, uint32_t bits) {
+  asm volatile("{ .reg .pred p; setp.ne.u32 p, %1, 0; @p red.shared.or.b32 [%0], %1; }" ::"r"(address), "r"(bits)
+               : "memory");
+}
+
+// Loads and stores of global memory. Integers as addresses keep the places of a frame apart from pointers that C++ owns.
+__device__ __forceinline__ uint4 load_16(uint64_t address) {
+  uint4 w;
+  asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w) : "l"(address));
+  return w;
+}
+// Data that is used once.
+__device__ __forceinline__ uint4 load_16_once(uint64_t address) {
+  uint4 w;
+  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w)
+               : "l"(address));
+  return w;
+}
+__device__ __forceinline__ uint2 load_8(uint64_t address) {
+  uint2 w;
+  asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(w.x), "=r"(w.y) : "l"(address));
+  return w;
+}
+__device__ __forceinline__ uint32_t load_4(uint64_t address) {
+  uint32_t w;
+  asm volatile("ld.global.u32 %0, [%1];" : "=r"(w) : "l"(address));
+  return w;
+}
+__device__ __forceinline__ uint32_t load_2(uint64_t address) {
+  uint16_t w;
+  asm volatile("ld.global.u16 %0, [%1];" : "=h"(w) : "l"(address));
+  return w;
+}
+__device__ __forceinline__ uint32_t load_1(uint64_t address) {
+  uint32_t w;
+  asm volatile("ld.global.u8 %0, [%1];" : "=r"(w) : "l"(address));
+  return w;
+}
+__device__ __forceinline__ void store_16(uint64_t address, uint4 w) {
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(w.x), "r"(w.y), "r"(w.z), "r"(w.w)
+               : "memory");
+}
+__device__ __forceinline__ void store_8(uint64_t address, uint32_t x, uint32_t y) {
+  asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(address), "r"(x), "r"(y) : "memory");
+}
+__device__ __forceinline__ void store_4(uint64_t address, uint32_t x) {
+  asm volatile("st.global.u32 [%0], %1;" ::"l"(address), "r"(x) : "memory");
+}
+__device__ __forceinline__ void store_2(uint64_t address, uint32_t x) {
+  asm volatile("st.global.u16 [%0], %1;" ::"l"(address), "h"(static_cast<uint16_t>(x)) : "memory");
+}
+__device__ __forceinline__ void store_1(uint64_t address, uint32_t x) {
+  asm volatile("st.global.u8 [%0], %1;" ::"l"(address), "r"(x) : "memory");
+}
+// Data that no one writes while the kernel runs; loaded where it is said, not later.
+__device__ __forceinline__ uint4 load_16_constant(uint64_t address) {
+  uint4 w;
+  asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w)
+               : "l"(address));
+  return w;
+}
+__device__ __forceinline__ uint32_t load_2_constant(uint64_t address) {
+  uint16_t w;
+  asm("ld.global.nc.u16 %0, [%1];" : "=h"(w) : "l"(address));
+  return w;
+}
+
+__device__ __forceinline__ void store_shared(uint32_t address, uint32_t x) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(x) : "memory");
+}
+__device__ __forceinline__ void store_shared_byte(uint32_t address, uint32_t x) {
+  asm volatile("st.shared.u8 [%0], %1;" ::"r"(address), "r"(x) : "memory");
+}
+
+__device__ __forceinline__ uint4 load_shared_16(uint32_t address) {
+  uint4 w;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w) : "r"(address));
+  return w;
+}
+__device__ __forceinline__ uint2 load_shared_8(uint32_t address) {
+  uint2 w;
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(w.x), "=r"(w.y) : "r"(address));
+  return w;
+}
+__device__ __forceinline__ uint32_t load_shared_2(uint32_t address) {
+  uint16_t w;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(w) : "r"(address));
+  return w;
+}
+__device__ __forceinline__ void store_shared_16(uint32_t address, uint4 w) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(w.x), "r"(w.y), "r"(w.z), "r"(w.w)
+               : "memory");
+}
+__device__ __forceinline__ void store_shared_2(uint32_t address, uint32_t x) {
+  asm volatile("st.shared.u16 [%0], %1;" ::"r"(address), "h"(static_cast<uint16_t>(x)) : "memory");
+}
+
+// Asynchronous copies to shared memory. A thread's copies are there once it has waited for the group that it closed after them.
+__device__ __forceinline__ void copy_4_async(uint32_t shared, uint64_t global) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared), "l"(global) : "memory");
+}
+__device__ __forceinline__ void copy_16_async(uint32_t shared, uint64_t global) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
+}
+__device__ __forceinline__ void close_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int kOpen>
+__device__ __forceinline__ void wait_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kOpen) : "memory");
+}
+
+// Barriers in shared memory between warps that produce and warps that consume. Waiting is for the end of a phase of that parity.
+__device__ __forceinline__ void init_barrier(uint32_t barrier, uint32_t arrivals) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+__device__ __forceinline__ void arrive(uint32_t barrier) {
+  asm volatile("{ .reg .b64 t; mbarrier.arrive.shared.b64 t, [%0]; }" ::"r"(barrier) : "memory");
+}
+__device__ __forceinline__ void wait(uint32_t barrier, uint32_t parity) {
+  asm volatile(
+      "{ .reg .pred p;\n"
+      "again%=: mbarrier.try_wait.parity.shared.b64 p, [%0], %1;\n"
+      "  @!p bra again%=; }" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+
+// Adds one to a shared counter; what the warps that came before wrote to shared memory is visible to the one that gets their count.
+__device__ __forceinline__ uint32_t count_up(uint32_t counter) {
+  uint32_t before;
+  asm volatile("atom.acq_rel.cta.shared.add.u32 %0, [%1], 1;" : "=r"(before) : "r"(counter) : "memory");
+  return before;
+}
+
+// One arrival once all copies that the thread has started are there. (Counts as one of the arrivals that the barrier expects.)
+__device__ __forceinline__ void arrive_after_copies(uint32_t barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
+// Inclusive sum over the lanes up to this one.
+__device__ __forceinline__ uint32_t scan_add(uint32_t x) {
+#pragma unroll
+  for (int d = 1; d < 32; d *= 2) {
+    asm volatile(
+        "{ .reg .pred p; .reg .u32 y;\n"
+        "  shfl.sync.up.b32 y|p, %0, %1, 0, 0xffffffff;\n"
+        "  @p add.u32 %0, %0, y; }"
+        : "+r"(x)
+        : "r"(d));
+  }
+  return x;
+}
+
+__device__ __forceinline__ uint32_t sum_over_warp(uint32_t x) { return __reduce_add_sync(kFullWarp, x); }
+__device__ __forceinline__ bool any_lane(bool x) { return __any_sync(kFullWarp, x) != 0; }
+__device__ __forceinline__ uint32_t from_lane(uint32_t x, uint32_t lane) {
+  return __shfl_sync(kFullWarp, x, static_cast<int>(lane));
+}
+
+// Programmatic dependent launch: wait until the grids before this one are complete and visible; let the next one start.
+__device__ __forceinline__ void wait_for_previous_grid() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+__device__ __forceinline__ void allow_next_grid() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+
+__device__ __forceinline__ void add_release(uint32_t* p, uint32_t x) {
+  asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(x) : "memory");
+}
+__device__ __forceinline__ uint32_t load_acquire(const uint32_t* p) {
+  uint32_t x;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
+  return x;
+}
+__device__ __forceinline__ void store_release_system(uint32_t* p, uint32_t x) {
+  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(p), "r"(x) : "memory");
+}
+
+}  // namespace splitzip::cuda::ptx

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where the values of a chunk are: gather for encoding, scatter for decoding.
+//
+// Lane l of a warp owns the vectors 32 i + l, i = 0..3, of its chunk. ChunkRows loads and stores them, and gives their channel
+// bases, 16 bytes a vector.
+#pragma once
+
+#include "cuda/tile.cuh"
+
+namespace splitzip::cuda {
+
+__device__ __forceinline__ uint64_t page_address(const EntryPlan& entry, int64_t page_stride, uint32_t page) {
+  if (entry.page_indices != 0) {
+    const int64_t index = static_cast<int32_t>(ptx::load_4(entry.page_indices + uint64_t{4} * page));
+    return entry.rows + static_cast<uint64_t>(index * page_stride);
+  }
+  const uint2 p = ptx::load_8(entry.page_pointers + uint64_t{8} * page);
+  return entry.rows + (uint64_t{p.y} << 32 | p.x);
+}
+
+__device__ __forceinline__ uint64_t row_address(const TileJob& tile, uint32_t row) {
+  uint64_t page = tile.entry.rows;
+  if (tile.tensor.paged != 0) {
+    const uint32_t p = tile.tensor.by_page_tokens.divide(row);
+    row -= p * tile.tensor.by_page_tokens.value;
+    page = page_address(tile.entry, tile.tensor.page_stride, p);
+  }
+  return page + static_cast<uint64_t>(row * tile.tensor.row_stride);
+}
+
+template <uint32_t kAccess>
+class ChunkRows;
+
+template <>
+class ChunkRows<kLinear> {
+ public:
+  static constexpr bool kWholeVectors = true;
+
+  __device__ __forceinline__ ChunkRows(const TileJob&, const ChunkJob& job, uint32_t lane)
+      : address_(job.source + kVectorBytes * lane), bases_(job.bases + kVectorBytes * lane) {}
+  __device__ __forceinline__ uint4 load(uint32_t i) const { return ptx::load_16_once(address_ + 512 * i); }
+  __device__ __forceinline__ void store(uint32_t i, uint4 w) const { ptx::store_16(address_ + 512 * i, w); }
+  __device__ __forceinline__ uint4 bases(uint32_t i) const { return ptx::load_16_constant(bases_ + 512 * i); }
+  __device__ __forceinline__ uint32_t base(uint32_t i, uint32_t k) const {
+    return ptx::load_2_constant(bases_ + 512 * i + 2 * k);
+  }
+  __device__ __forceinline__ uint32_t values_in(uint32_t) const { return kVectorValues; }
+
+ private:
+  uint64_t address_, bases_;
+};
+
+template <>
+class ChunkRows<kRows> {
+ public:
+  static constexpr bool kWholeVectors = true;
+
+  __device__ __forceinline__ ChunkRows(const TileJob& tile, const ChunkJob& job, uint32_t lane)
+      : tile_(tile), job_(job), lane_(lane) {}
+  __device__ __forceinline__ uint4 load(uint32_t i) const { return ptx::load_16_once(address(i)); }
+  __device__ __forceinline__ void store(uint32_t i, uint4 w) const { ptx::store_16(address(i), w); }
+  __device__ __forceinline__ uint4 bases(uint32_t i) const {
+    return ptx::load_16_constant(job_.bases + kVectorBytes * column(i));
+  }
+  __device__ __forceinline__ uint32_t base(uint32_t i, uint32_t k) const {
+    return ptx::load_2_constant(job_.bases + kVectorBytes * column(i) + 2 * k);
+  }
+  __device__ __forceinline__ uint32_t values_in(uint32_t) const { return kVectorValues; }
+
+ private:
+  __device__ __forceinline__ uint32_t column(uint32_t i) const {
+    const uint32_t x = job_.first + 32 * i + lane_;
+    return x - tile_.tensor.by_row.divide(x) * tile_.tensor.by_row.value;
+  }
+  __device__ __forceinline__ uint64_t address(uint32_t i) const {
+    const uint32_t x = job_.first + 32 * i + lane_, token = tile_.tensor.by_row.divide(x);
+    return row_address(tile_, job_.row + token) + job_.source + kVectorBytes * (x - token * tile_.tensor.by_row.value);
+  }
+
+  const TileJob& tile_;
+  const ChunkJob& job_;
+  uint32_t lane_;
+};
+
+template <>
+class ChunkRows<kValues> {
+ public:
+  static constexpr bool kWholeVectors = false;
+
+  __device__ __forceinline__ ChunkRows(const TileJob& tile, const ChunkJob& job, uint32_t lane)
+      : tile_(tile), job_(job), lane_(lane) {}
+  __device__ __forceinline__ uint4 load(uint32_t i) const {
+    Halves values{0, 0};
+    for_each_value(i, [&](uint32_t k, uint64_t address, uint32_t) {
+      values.insert(k, address % 2 == 0 ? ptx::load_2(address) : ptx::load_1(address) | ptx::load_1(address + 1) << 8);
+    });
+    return values.words();
+  }
+  __device__ __forceinline__ void store(uint32_t i, uint4 w) const {
+    const Halves values{uint64_t{w.y} << 32 | w.x, uint64_t{w.w} << 32 | w.z};
+    for_each_value(i, [&](uint32_t k, uint64_t address, uint32_t) {
+      const uint32_t x = values[k];
+      if (address % 2 == 0) {
+        ptx::store_2(address, x);
+      } else {
+        ptx::store_1(address, x & 0xff);
+        ptx::store_1(address + 1, x >> 8);
+      }
+    });
+  }
+  // Padding values, which are zero, get the base that makes code 0 of them.
+  __device__ __forceinline__ uint4 bases(uint32_t i) const {
+    Halves bases{0, 0};
+    for (uint32_t k = 0; k < kVectorValues; ++k) bases.insert(k, tile_.padding_bases & 0xffff);
+    for_each_value(i, [&](uint32_t k, uint64_t, uint32_t channel) {
+      bases.insert(k, bases[k] ^ ptx::load_2_constant(job_.bases + 2 * uint64_t{channel}));
+    });
+    return bases.words();
+  }
+  __device__ __forceinline__ uint32_t base(uint32_t i, uint32_t k) const {
+    return ptx::load_2_constant(job_.bases + 2 * ((first_value(i) + k) % tile_.tensor.channels));
+  }
+  __device__ __forceinline__ uint32_t values_in(uint32_t i) const {
+    const uint32_t before = kVectorValues * (32 * i + lane_);
+    return job_.values > before ? min(kVectorValues, job_.values - before) : 0;
+  }
+
+ private:
+  // Eight values that can be numbered at run time without leaving registers.
+  struct Halves {
+    uint64_t low, high;
+
+    __device__ __forceinline__ uint32_t operator[](uint32_t k) const {
+      return static_cast<uint32_t>((k < 4 ? low : high) >> (k % 4 * 16)) & 0xffff;
+    }
+    __device__ __forceinline__ void insert(uint32_t k, uint32_t bits) {  // by exclusive or
+      const uint64_t x = uint64_t{bits} << (k % 4 * 16);
+      if (k < 4) {
+        low ^= x;
+      } else {
+        high ^= x;
+      }
+    }
+    __device__ __forceinline__ uint4 words() const {
+      return make_uint4(static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32), static_cast<uint32_t>(high),
+                        static_cast<uint32_t>(high >> 32));
+    }
+  };
+
+  __device__ __forceinline__ uint64_t first_value(uint32_t i) const {
+    return uint64_t{kVectorValues} * (job_.first + 32 * i + lane_);
+  }
+
+  // f(number in the vector, address, channel of the range)
+  template <class F>
+  __device__ __forceinline__ void for_each_value(uint32_t i, F f) const {
+    const uint32_t count = values_in(i), channels = tile_.tensor.channels;
+    if (count == 0) return;
+    const uint64_t n = first_value(i);
+    uint32_t token = static_cast<uint32_t>(n / channels),
+             channel = static_cast<uint32_t>(n - uint64_t{token} * channels);
+    uint64_t address = row_address(tile_, job_.row + token) + job_.source + 2 * uint64_t{channel};
+#pragma unroll 1
+    for (uint32_t k = 0;;) {
+      f(k, address, channel);
+      if (++k == count) return;
+      if (++channel == channels) {
+        channel = 0, ++token;
+        address = row_address(tile_, job_.row + token) + job_.source;
+      } else {
+        address += 2;
+      }
+    }
+  }
+
+  const TileJob& tile_;
+  const ChunkJob& job_;
+  uint32_t lane_;
+};
+
+// f(rows) with the rows of the tile's access.
+template <class F>
+__device__ __forceinline__ auto with_rows(const TileJob& tile, const ChunkJob& job, uint32_t lane, F f) {
+  if (tile.entry.access == kLinear) return f(ChunkRows<kLinear>(tile, job, lane));
+  if (tile.entry.access == kRows) return f(ChunkRows<kRows>(tile, job, lane));
+  return f(ChunkRows<kValues>(tile, job, lane));
+}
+
+}  // namespace splitzip::cuda

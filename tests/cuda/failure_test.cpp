@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What cannot be done gives a status to the request that it concerns, and the others are as they should be.
+#include "batch.hpp"
+
+namespace splitzip::test {
+namespace {
+
+/// Three requests, of which the second one gets into trouble.
+struct CudaFailure : CudaTest {
+  BatchSpec spec{.tensors = {{.channels = 64, .tokens_per_unit = 16}, {.mode = SPLITZIP_MODE_FIXED4, .channels = 24}},
+                 .tokens = {200, 300, 100}};
+
+  void expect_statuses(Call& call, splitzip_status second, std::uint32_t failed = 1) {
+    EXPECT_EQ(call.result(0).status, SPLITZIP_OK);
+    EXPECT_EQ(call.result(1).status, second)
+        << splitzip_status_name(static_cast<splitzip_status>(call.result(1).status));
+    EXPECT_EQ(call.result(2).status, SPLITZIP_OK);
+    EXPECT_EQ(call.failed(), failed);
+  }
+};
+
+TEST_F(CudaFailure, frames_that_do_not_fit) {
+  BatchPair pair(spec);
+  const Table table(pair.make_table(pair.device_pool().data()));
+  std::vector<std::uint64_t> sizes;
+  for (std::size_t r = 0; r < 3; ++r) sizes.push_back(pair.encode_on_cpu(r).size());
+  for (const std::uint64_t capacity : {sizes[1] - 1, sizes[1] / 2, std::uint64_t{47}, std::uint64_t{0}}) {
+    SCOPED_TRACE(capacity);
+    Call call(pair.make_rows(pair.device_pool().data()), {sizes[0], capacity, sizes[2]}, spec, table.get());
+    call.encode();
+    expect_statuses(call, SPLITZIP_ERROR_OUTPUT_TOO_SMALL);
+    EXPECT_EQ(call.result(1).frame_bytes, 0u);
+    for (std::size_t r = 0; r < 3; ++r) EXPECT_TRUE(call.guard_is_whole(r)) << r;
+    for (const std::size_t r : {0u, 2u}) EXPECT_EQ(call.frame(r), pair.encode_on_cpu(r));
+  }
+}
+
+TEST_F(CudaFailure, requests_that_cannot_be) {
+  for (const std::uint32_t page : {0u, 16u}) {
+    spec.page_tokens = page;
+    BatchPair pair(spec);
+    const Table table(pair.make_table(pair.device_pool().data()));
+    const std::vector<std::uint64_t> bounds{pair.bound(0), pair.bound(1), pair.bound(2)};
+    const auto rows = pair.make_rows(pair.device_pool().data());
+    const auto encode = [&](auto change, splitzip_status status) {
+      auto changed = rows;
+      Call call(changed, bounds, spec, table.get());
+      change(changed[1], call.requests()[1]);
+      call.rows().upload(changed.data(), changed.size() * sizeof changed[0]);
+      call.encode();
+      expect_statuses(call, status, status == SPLITZIP_OK ? 0 : 1);
+    };
+    encode([](auto& row, auto&) { row.tokens = 301; }, SPLITZIP_ERROR_TOO_LARGE);
+    encode([](auto& row, auto&) { row.tokens = UINT32_MAX; }, SPLITZIP_ERROR_TOO_LARGE);
+    encode([](auto& row, auto&) { row.first_token = UINT32_MAX - 5; }, SPLITZIP_ERROR_TOO_LARGE);
+    encode([](auto&, auto& request) { request.frame = static_cast<std::uint8_t*>(request.frame) + 8; },
+           SPLITZIP_ERROR_INVALID_ARGUMENT);
+    encode([](auto&, auto& request) { request.frame = nullptr; }, SPLITZIP_OK);
+    if (page == 0) {
+      encode([](auto& row, auto&) { row.page_indices = reinterpret_cast<const std::int32_t*>(16); },
+             SPLITZIP_ERROR_INVALID_LAYOUT);
+    } else {
+      encode([](auto& row, auto&) { --row.page_count; }, SPLITZIP_ERROR_INVALID_LAYOUT);
+      encode([](auto& row, auto&) { row.page_indices = nullptr; }, SPLITZIP_ERROR_INVALID_LAYOUT);
+    }
+  }
+}
+
+TEST_F(CudaFailure, batches_beyond_what_was_promised) {
+  BatchPair pair(spec);
+  const Table table(pair.make_table(pair.device_pool().data()));
+  Call call(pair.make_rows(pair.device_pool().data()), {pair.bound(0), pair.bound(1), pair.bound(2)}, spec,
+            table.get());
+  call.batch().max_total_tokens = 1;  // there are 600
+  call.encode();
+  EXPECT_EQ(call.result(2).status, SPLITZIP_ERROR_TOO_LARGE);
+  call.batch().max_total_tokens = 600;
+  call.encode();
+  EXPECT_EQ(call.failed(), 0u);
+}
+
+TEST_F(CudaFailure, frames_of_something_else) {
+  BatchPair pair(spec);
+  DeviceBytes destination(pair.pool().size());
+  std::vector<Bytes> frames;
+  std::vector<std::uint64_t> sizes;
+  for (std::size_t r = 0; r < 3; ++r) {
+    frames.push_back(pair.encode_on_cpu(r));
+    sizes.push_back(frames.back().size());
+  }
+  const Table table(pair.make_table(destination.data()));
+  const auto rows = pair.make_rows(destination.data());
+  const auto decode = [&](auto change, splitzip_status status) {
+    auto changed = rows;
+    auto lengths = sizes;
+    Bytes frame = frames[1];
+    Call call(changed, {sizes[0], sizes[1] + 64, sizes[2]}, spec, table.get());
+    change(changed[1], call.requests()[1], frame, lengths[1]);
+    call.rows().upload(changed.data(), changed.size() * sizeof changed[0]);
+    for (std::size_t r = 0; r < 3; ++r) call.set_frame(r, r == 1 ? frame : frames[r]);
+    call.decode(table.get(), lengths);
+    expect_statuses(call, status, status == SPLITZIP_OK ? 0 : 1);
+  };
+  decode([](auto&, auto&, auto&, auto&) {}, SPLITZIP_OK);
+  decode([](auto&, auto& request, auto&, auto&) { request.nonce ^= 1; }, SPLITZIP_ERROR_NONCE_MISMATCH);
+  decode([](auto& row, auto&, auto&, auto&) { row.first_block ^= 1; }, SPLITZIP_ERROR_CHECKSUM_MISMATCH);
+  decode([](auto& row, auto&, auto&, auto&) { row.tokens = 299; }, SPLITZIP_ERROR_CORRUPT_HEADER);
+  decode([](auto&, auto&, auto&, auto& length) { length -= 4; }, SPLITZIP_ERROR_TRUNCATED);
+  decode([](auto&, auto&, auto&, auto& length) { length = 100; }, SPLITZIP_ERROR_TRUNCATED);
+  decode([](auto&, auto&, auto&, auto& length) { length = 0; }, SPLITZIP_ERROR_TRUNCATED);
+  decode([](auto&, auto&, auto&, auto& length) { length += 4; }, SPLITZIP_ERROR_TRAILING_BYTES);
+  decode([](auto&, auto&, auto&, auto& length) { length += 2; }, SPLITZIP_ERROR_TRAILING_BYTES);
+  decode([](auto&, auto&, auto& frame, auto&) { frame[0] ^= 1; }, SPLITZIP_ERROR_BAD_MAGIC);
+  decode([](auto&, auto&, auto& frame, auto&) { frame[4] ^= 1; }, SPLITZIP_ERROR_UNSUPPORTED_VERSION);
+  decode([](auto&, auto&, auto& frame, auto&) { frame[7] ^= 1; }, SPLITZIP_ERROR_UNSUPPORTED_FLAG);
+  decode([](auto&, auto&, auto& frame, auto&) { frame[44] ^= 1; }, SPLITZIP_ERROR_CORRUPT_HEADER);
+  decode([](auto&, auto&, auto& frame, auto&) { frame[48 + 2 * 48] ^= 1; }, SPLITZIP_ERROR_CORRUPT_DIRECTORY);
+}
+
+TEST_F(CudaFailure, frames_of_another_codebook) {
+  BatchPair pair(spec);
+  std::vector<Bytes> frames;
+  std::vector<std::uint64_t> sizes;
+  for (std::size_t r = 0; r < 3; ++r) {
+    frames.push_back(pair.encode_on_cpu(r));
+    sizes.push_back(frames.back().size());
+  }
+  DeviceBytes destination(pair.pool().size());
+  splitzip_codebook other = *pair.tensors()[0].codebook;
+  other.bases[3] ^= 1;
+  other.hash = codebook_hash(other);
+  pair.tensors()[0].codebook = &other;
+  const Table table(pair.make_table(destination.data()));
+  Call call(pair.make_rows(destination.data()), sizes, spec, table.get());
+  for (std::size_t r = 0; r < 3; ++r) call.set_frame(r, frames[r]);
+  call.decode(table.get(), sizes);
+  EXPECT_EQ(call.failed(), 3u);
+  // The values differ, too: of the faults the one with the lowest number is told.
+  for (std::size_t r = 0; r < 3; ++r) EXPECT_EQ(call.result(r).status, SPLITZIP_ERROR_CHECKSUM_MISMATCH);
+}
+
+TEST_F(CudaFailure, wrong_arguments) {
+  BatchPair pair(spec);
+  const Table table(pair.make_table(pair.device_pool().data()));
+  Call call(pair.make_rows(pair.device_pool().data()), {pair.bound(0), pair.bound(1), pair.bound(2)}, spec,
+            table.get());
+  const auto encode = [&](auto change) {
+    splitzip_cuda_batch batch = call.batch();
+    change(batch);
+    return splitzip_cuda_encode(table.get(), &batch, nullptr);
+  };
+  EXPECT_EQ(encode([](auto& b) { b.struct_size = 0; }), SPLITZIP_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(encode([](auto& b) { b.requests = nullptr; }), SPLITZIP_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(encode([](auto& b) { b.rows = nullptr; }), SPLITZIP_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(encode([](auto& b) { b.results = nullptr; }), SPLITZIP_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(encode([](auto& b) { b.failed = nullptr; }), SPLITZIP_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(encode([](auto& b) { b.workspace = nullptr; }), SPLITZIP_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(encode([](auto& b) { b.workspace = static_cast<char*>(b.workspace) + 16; }),
+            SPLITZIP_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(encode([](auto& b) { b.workspace_bytes = 1000; }), SPLITZIP_ERROR_OUTPUT_TOO_SMALL);
+  EXPECT_EQ(encode([](auto& b) { b.request_count = 0; }), SPLITZIP_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(encode([](auto& b) { b.request_count = UINT32_MAX; }), SPLITZIP_ERROR_TOO_LARGE);
+  EXPECT_EQ(splitzip_cuda_encode(nullptr, &call.batch(), nullptr), SPLITZIP_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(splitzip_cuda_encode(table.get(), nullptr, nullptr), SPLITZIP_ERROR_INVALID_ARGUMENT);
+  std::uint64_t bytes = 0;
+  EXPECT_EQ(splitzip_cuda_encode_workspace(table.get(), 0, 0, &bytes), SPLITZIP_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(splitzip_cuda_decode_workspace(table.get(), 1, 0, nullptr), SPLITZIP_ERROR_INVALID_ARGUMENT);
+}
+
+TEST_F(CudaFailure, wrong_tables) {
+  const splitzip_codebook codebook = kv_codebook(SPLITZIP_BF16, 64), shorter = kv_codebook(SPLITZIP_BF16, 63),
+                          bytes = kv_codebook(SPLITZIP_BYTES, 64);
+  const auto create = [&](auto change) {
+    splitzip_tensor tensor = splitzip_tensor_contiguous(SPLITZIP_BF16, SPLITZIP_MODE_TIERED, &codebook, 10, 64);
+    splitzip_layout layout = splitzip_layout_contiguous(nullptr, &tensor);
+    change(tensor, layout);
+    splitzip_cuda_table* table = nullptr;
+    const splitzip_status status = splitzip_cuda_table_create(&tensor, &layout, nullptr, 1, &table, nullptr);
+    splitzip_cuda_table_destroy(table);
+    return status;
+  };
+  const std::int32_t index = 0;
+  EXPECT_EQ(create([](auto&, auto&) {}), SPLITZIP_OK);
+  EXPECT_EQ(create([](auto& t, auto&) { t.struct_size = 1; }), SPLITZIP_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(create([](auto&, auto& l) { l.struct_size = 1; }), SPLITZIP_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(create([](auto& t, auto&) { t.type = SPLITZIP_FP16; }), SPLITZIP_ERROR_UNSUPPORTED_TYPE);
+  EXPECT_EQ(create([](auto& t, auto&) { t.mode = static_cast<splitzip_mode>(3); }), SPLITZIP_ERROR_UNSUPPORTED_MODE);
+  EXPECT_EQ(create([](auto& t, auto&) { t.codebook = nullptr; }), SPLITZIP_ERROR_CODEBOOK_REQUIRED);
+  EXPECT_EQ(create([&](auto& t, auto&) { t.codebook = &shorter; }), SPLITZIP_ERROR_CODEBOOK_MISMATCH);
+  EXPECT_EQ(create([&](auto& t, auto&) { t.codebook = &bytes; }), SPLITZIP_ERROR_CODEBOOK_MISMATCH);
+  EXPECT_EQ(create([](auto& t, auto&) { t.channels = 0; }), SPLITZIP_ERROR_INVALID_TENSOR);
+  EXPECT_EQ(create([](auto& t, auto&) { t.tokens_per_unit = 0; }), SPLITZIP_ERROR_INVALID_TENSOR);
+  EXPECT_EQ(create([](auto& t, auto&) { t.slot_words = 1537; }), SPLITZIP_ERROR_INVALID_TENSOR);
+  EXPECT_EQ(create([](auto& t, auto&) { t.tokens = UINT32_MAX, t.tokens_per_unit = 1; }), SPLITZIP_ERROR_TOO_LARGE);
+  EXPECT_EQ(create([&](auto&, auto& l) { l.page_indices = &index; }), SPLITZIP_ERROR_INVALID_LAYOUT);
+  EXPECT_EQ(create([](auto&, auto& l) { l.first_token = 1; }), SPLITZIP_ERROR_INVALID_LAYOUT);
+  EXPECT_EQ(splitzip_cuda_table_create(nullptr, nullptr, nullptr, 1, nullptr, nullptr),
+            SPLITZIP_ERROR_INVALID_ARGUMENT);
+}
+
+}  // namespace
+}  // namespace splitzip::test
