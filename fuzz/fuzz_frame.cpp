@@ -33,7 +33,7 @@ struct Expected {
       require((tensor.mode == SPLITZIP_MODE_RAW) == (hash == 0));
       if (hash != 0) tensor.codebook = &codebooks[i];
       tensors.push_back(tensor);
-      memory.push_back(std::make_unique<test::Placed>(tensor, control.layout()));
+      memory.push_back(std::make_unique<test::Placed>(tensor, control.layout(tensor)));
       layouts.push_back(memory.back()->layout());
     }
   }
@@ -68,7 +68,7 @@ void decode_a_unit(const splitzip_frame& frame, const Expected& expected, bool w
   part.ranges = 1;
   const std::uint32_t first = control.below(unit_tokens);
   part.tokens = 1 + control.below(unit_tokens - first);
-  test::Placed unit(part, control.layout());
+  test::Placed unit(part, control.layout(part));
   const auto status = splitzip_decode_unit(&frame, index, &tensor, std::uint64_t{block} * tensor.ranges + range, first,
                                            part.tokens, &unit.layout(), nullptr);
   require(unit.rest_is_untouched());

@@ -35,7 +35,7 @@ void describe(Input& input, Tensor& tensor) {
   constexpr std::uint32_t kSlots[] = {0, 1, 7, 100, 1536};
   const std::uint32_t slot = input.below(6);
   if (mode != SPLITZIP_MODE_RAW && slot < 5) tensor.description.slot_words = kSlots[slot];
-  tensor.layout = input.layout();
+  tensor.layout = input.layout(tensor.description);
 }
 
 /// Values around the bases, with as many others as the input says, and bits of the input.
@@ -63,7 +63,7 @@ void check_units(Input& input, const splitzip_frame& frame, std::size_t index, c
   part.ranges = 1;
   const std::uint32_t first = input.between(0, unit_tokens);
   part.tokens = input.between(0, unit_tokens - first);
-  test::Placed unit(part, input.layout());
+  test::Placed unit(part, input.layout(part));
   require(splitzip_decode_unit(&frame, index, &t, std::uint64_t{block} * t.ranges + range, first, part.tokens,
                                &unit.layout(), nullptr) == SPLITZIP_OK);
   require(unit.rest_is_untouched());
@@ -123,7 +123,7 @@ void run(Input input) {
   std::vector<std::unique_ptr<test::Placed>> destinations;
   layouts.clear();
   for (const Tensor& tensor : tensors) {
-    destinations.push_back(std::make_unique<test::Placed>(tensor.description, places.layout()));
+    destinations.push_back(std::make_unique<test::Placed>(tensor.description, places.layout(tensor.description)));
     layouts.push_back(destinations.back()->layout());
   }
   require(splitzip_decode(&opened, descriptions.data(), layouts.data(), count, nullptr, nullptr) == SPLITZIP_OK);

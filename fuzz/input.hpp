@@ -33,10 +33,15 @@ class Input {
   }
   std::uint32_t below(std::uint32_t n) { return static_cast<std::uint32_t>(number(n > 256 ? 4 : 1) % n); }
   std::uint32_t between(std::uint32_t low, std::uint32_t high) { return low + below(high - low + 1); }
-  /// A layout of any kind.
-  test::LayoutSpec layout() {
+  /// A layout of any kind, with pages that are not much larger than the tensor is wide.
+  test::LayoutSpec layout(const splitzip_tensor& tensor) {
     test::Random random(number(2));
-    return test::random_layout(random);
+    test::LayoutSpec spec = test::random_layout(random);
+    const std::uint64_t row = std::uint64_t{tensor.ranges} * tensor.channels * test::element(tensor.type).bytes;
+    if (spec.page_tokens != 0)
+      spec.page_tokens = static_cast<std::uint32_t>(std::min<std::uint64_t>(spec.page_tokens, 1 + 2048 / row));
+    spec.first_token = static_cast<std::uint32_t>(std::min<std::uint64_t>(spec.first_token, 4096 / row));
+    return spec;
   }
   Bytes rest() const { return Bytes(data_, data_ + size_); }
 

@@ -138,7 +138,8 @@ splitzip_status run(const splitzip_cuda_table* table, const splitzip_cuda_batch*
          launch(finish_decode_kernel, 1, kFinishThreads, 0, stream, batch);
   } else {
     const std::uint64_t groups = tiles / kGroupTiles + batch.frame_count;
-    const auto parts = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(std::uint64_t{sms} * kFinishBlocks / groups, 1, 32));
+    const auto parts =
+        static_cast<std::uint32_t>(std::clamp<std::uint64_t>(std::uint64_t{sms} * kFinishBlocks / groups, 1, 32));
     ok = ok &&
          launch(encode_kernel, resident(tiles, kEncode.blocks), kEncode.threads, sizeof(EncodeShared), stream, batch) &&
          launch(finish_encode_kernel, resident(groups, kFinishBlocks) + 1, kFinishThreads, 0, stream, batch,

@@ -57,7 +57,8 @@ struct GroupSums {
 };
 
 // Puts one of several parts of the spilled words of a group of tiles where they belong, the first one also their tile records.
-__device__ inline void order_spill(const Batch& batch, FramePlan& frame, uint32_t group, uint32_t part, uint32_t parts, GroupSums& sums) {
+__device__ inline void order_spill(const Batch& batch, FramePlan& frame, uint32_t group, uint32_t part, uint32_t parts,
+                                   GroupSums& sums) {
   static_assert(kFinishThreads >= kGroupTiles);
   const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const uint32_t first = group * kGroupTiles, tiles = min(kGroupTiles, frame.tile_count - first);
@@ -100,7 +101,8 @@ __device__ inline void order_spill(const Batch& batch, FramePlan& frame, uint32_
   if (!fits) return;
   const uint64_t spill = frame.data + frame.known_bytes + uint64_t{4} * before;
   const uint64_t staging = reinterpret_cast<uint64_t>(batch.staging) + 4 * tile * batch.staging_words;
-  for (uint32_t first_word = part * 4 * kFinishThreads + threadIdx.x; first_word < words; first_word += parts * 4 * kFinishThreads) {
+  for (uint32_t first_word = part * 4 * kFinishThreads + threadIdx.x; first_word < words;
+       first_word += parts * 4 * kFinishThreads) {
     uint32_t x[4];
 #pragma unroll
     for (uint32_t k = 0; k < 4; ++k) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <numeric>
@@ -76,9 +77,7 @@ class Placed {
     const std::size_t range_stride = spec.head_major ? outer : inner;
     const std::size_t page_bytes = outer * (spec.head_major ? ranges_ : rows) + spec.page_gap;
 
-    memory_.assign(kGuard + spec.misalignment + pool * page_bytes + kGuard, 0);
-    for (std::size_t i = 0; i < memory_.size(); ++i) memory_[i] = canary(i);
-    owned_.assign(memory_.size(), 0);
+    memory_ = canaries(kGuard + spec.misalignment + pool * page_bytes + kGuard);
 
     // Which place of the pool each page has.
     std::vector<std::int32_t> places(pool);
@@ -100,7 +99,6 @@ class Placed {
         const std::size_t at = page_start(page) + (spec.backward_tokens ? rows - 1 - row : row) * row_stride +
                                (spec.backward_ranges ? ranges_ - 1 - r : r) * range_stride;
         rows_.push_back(at);
-        if (row_bytes_ != 0) std::memset(owned_.data() + at, 1, row_bytes_);
       }
     }
 
@@ -146,16 +144,25 @@ class Placed {
   }
   /// True if every byte that belongs to no row is as it was in the beginning.
   bool rest_is_untouched() const {
-    for (std::size_t i = 0; i < memory_.size(); ++i) {
-      if (owned_[i] == 0 && memory_[i] != canary(i)) return false;
-    }
-    return true;
+    const Bytes before = canaries(memory_.size());
+    Bytes now = memory_;
+    for (const std::size_t row : rows_) std::memcpy(now.data() + row, before.data() + row, row_bytes_);
+    return now == before;
   }
 
  private:
   static constexpr std::size_t kGuard = 128;
 
-  static std::uint8_t canary(std::size_t i) { return static_cast<std::uint8_t>(0xA5 ^ i * 37); }
+  /// In large steps, because fuzzing makes many of them.
+  static Bytes canaries(std::size_t size) {
+    std::array<std::uint8_t, 251> pattern;
+    for (std::size_t i = 0; i < pattern.size(); ++i) pattern[i] = static_cast<std::uint8_t>(0xA5 ^ i * 37);
+    Bytes bytes(size);
+    for (std::size_t at = 0; at < size; at += pattern.size()) {
+      std::memcpy(bytes.data() + at, pattern.data(), std::min(pattern.size(), size - at));
+    }
+    return bytes;
+  }
   static std::int64_t signed_stride(std::size_t stride, bool backward) {
     const auto value = static_cast<std::int64_t>(stride);
     return backward ? -value : value;
@@ -165,7 +172,6 @@ class Placed {
   std::size_t ranges_;
   std::size_t row_bytes_;
   Bytes memory_;
-  Bytes owned_;                    // 1: of a row
   std::vector<std::size_t> rows_;  // where token t, range r starts: rows_[t * ranges + r]
   std::vector<std::int32_t> indices_;
   std::vector<void*> pointers_;
