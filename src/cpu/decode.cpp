@@ -9,6 +9,7 @@
 #include "cpu/backend.hpp"
 #include "cpu/codec.hpp"
 #include "cpu/gather.hpp"
+#include "cpu/stream.hpp"
 #include "cpu/tile_groups.hpp"
 
 namespace splitzip {
@@ -216,6 +217,7 @@ class FrameDecoder final : public SharedWork {
   const GeometryWalk& counted_;
   const Tensors tensors_;
   const Layouts destinations_;
+  const bool streams_ = frame_.geometry.raw_bytes >= kStreamBytes;
 
   std::atomic<std::uint32_t> next_group_{0};
   std::atomic<std::uint32_t> failed_group_{UINT32_MAX};
@@ -247,7 +249,7 @@ void FrameDecoder::work() noexcept {
   for (;;) {
     // Groups are taken in order, so when one fails all groups before it are taken too and will be decoded.
     const std::uint32_t group = next_group_.fetch_add(1, std::memory_order_relaxed);
-    if (group > failed_group_.load(std::memory_order_relaxed)) return;
+    if (group > failed_group_.load(std::memory_order_relaxed)) break;
     const std::uint32_t index = groups.find(group, static_cast<std::uint32_t>(tensors_.size()), open_entry);
     if (index != GroupWalk::kNoEntry) {
       const TileRange tiles = groups.tiles(group);
@@ -257,8 +259,9 @@ void FrameDecoder::work() noexcept {
       }
     }
     if (error.status != SPLITZIP_OK) report(group, error);
-    if (error.status != SPLITZIP_OK || index == GroupWalk::kNoEntry) return;
+    if (error.status != SPLITZIP_OK || index == GroupWalk::kNoEntry) break;
   }
+  if (streams_) finish_streaming();
 }
 
 splitzip_status FrameDecoder::decode_tile(const OpenEntry& open, std::uint32_t tile, TileVariable& variable,
@@ -275,7 +278,11 @@ splitzip_status FrameDecoder::decode_tile(const OpenEntry& open, std::uint32_t t
         destinations_[open.index],
         {place.first_token, place.range, entry.shape.channels, entry.format.bytes, place.first_value, place.count},
         [&](std::uint8_t* memory, std::uint64_t offset, std::uint64_t bytes) {
-          std::memcpy(memory, content.data() + offset, bytes);
+          if (streams_) {
+            stream_copy(memory, content.data() + offset, bytes);
+          } else {
+            std::memcpy(memory, content.data() + offset, bytes);
+          }
         });
   }
   return SPLITZIP_OK;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cpu/backend.hpp"
+#include "cpu/stream.hpp"
 #include "cpu/workers.hpp"
 #include "support/frames.hpp"
 #include "support/placed.hpp"
@@ -295,6 +296,33 @@ TEST(Backends, AgreeOnDamagedFrames) {
           }
         }
       }
+    }
+  }
+}
+
+/// Output that is written past the caches, to rows at any address with gaps between them.
+TEST(Backends, DecodeLargeFramesToAnyLayout) {
+  const WorkersOwner workers = make_workers(3);
+  for (const std::uint32_t channels : {16u, 100u, 1000u}) {
+    SCOPED_TRACE(channels);
+    const auto tokens = static_cast<std::uint32_t>(kStreamBytes / 2 / channels + 5);
+    const splitzip_codebook codebook = kv_codebook(SPLITZIP_BF16, channels);
+    splitzip_tensor tensor =
+        splitzip_tensor_contiguous(SPLITZIP_BF16, SPLITZIP_MODE_TIERED, &codebook, tokens, channels);
+    tensor.tokens_per_unit = 700;
+    const Bytes values = kv_like(SPLITZIP_BF16, tokens, channels, 3);
+    const Bytes frame = encode(tensor, values);
+    splitzip_frame opened;
+    ASSERT_EQ(open(frame, opened), SPLITZIP_OK);
+    LayoutSpec spec;
+    spec.misalignment = 5;
+    spec.inner_gap = channels == 100 ? 0 : 9;
+    for (splitzip_workers* with : {static_cast<splitzip_workers*>(nullptr), workers.get()}) {
+      const Placed placed(tensor, spec);
+      const splitzip_decode_options options{sizeof options, with};
+      ASSERT_EQ(splitzip_decode(&opened, &tensor, &placed.layout(), 1, &options, nullptr), SPLITZIP_OK);
+      EXPECT_TRUE(placed.values() == values);
+      EXPECT_TRUE(placed.rest_is_untouched());
     }
   }
 }
