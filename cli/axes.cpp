@@ -18,21 +18,20 @@ Axes::Axes(const std::vector<std::string>& options) {
   }
 }
 
+Axes::Role Axes::role_of(const std::string& name, const std::string& option) {
+  if (name == "batch") return Role::kBatch;
+  if (name == "head") return Role::kHead;
+  if (name == "token") return Role::kToken;
+  if (name == "dim" || name == "channel") return Role::kChannel;
+  throw UsageError("--axes " + option + ": \"" + name + "\" is none of batch, head, token, dim, channel");
+}
+
 Axes::Roles Axes::parse(const std::string& option) {
   Roles roles;
   for (std::size_t begin = 0; begin <= option.size();) {
     const std::size_t end = std::min(option.find(',', begin), option.size());
     const std::string name = option.substr(begin, end - begin);
-    if (name == "batch")
-      roles.push_back(Role::kBatch);
-    else if (name == "head")
-      roles.push_back(Role::kHead);
-    else if (name == "token")
-      roles.push_back(Role::kToken);
-    else if (name == "dim" || name == "channel")
-      roles.push_back(Role::kChannel);
-    else
-      throw UsageError("--axes " + option + ": \"" + name + "\" is none of batch, head, token, dim, channel");
+    roles.push_back(role_of(name, option));
     begin = end + 1;
   }
   static const std::array<Roles, 5> kOrders = {

@@ -34,6 +34,7 @@ class Axes {
   enum class Role { kBatch, kHead, kToken, kChannel };
   using Roles = std::vector<Role>;
 
+  static Role role_of(const std::string& name, const std::string& option);
   static Roles parse(const std::string& option);
   static Roles by_default(std::size_t rank);
 

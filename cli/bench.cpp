@@ -3,6 +3,7 @@
 // bench: the codec in memory, beside memcpy in the same run.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -35,7 +36,7 @@ struct Timing {
   double quantile(double share) const {
     std::vector<double> sorted = seconds;
     std::sort(sorted.begin(), sorted.end());
-    return sorted[static_cast<std::size_t>(share * static_cast<double>(sorted.size() - 1) + 0.5)];
+    return sorted[static_cast<std::size_t>(std::lround(share * static_cast<double>(sorted.size() - 1)))];
   }
   Json json(std::uint64_t bytes) const {
     const auto rate = [&](double s) { return static_cast<double>(bytes) / s / 1e9; };

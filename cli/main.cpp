@@ -8,9 +8,8 @@
 
 #include "command.hpp"
 
+namespace splitzip::cli {
 namespace {
-
-using namespace splitzip::cli;
 
 /// The command that was named, if one was.
 const CLI::App* chosen_command(const CLI::App& app) {
@@ -64,12 +63,13 @@ int run_command(int argc, char** argv) {
 }
 
 }  // namespace
+}  // namespace splitzip::cli
 
 int main(int argc, char** argv) {
-  install_signal_handlers();
-  int result = kExitError;
+  splitzip::cli::install_signal_handlers();
+  int result = splitzip::cli::kExitError;
   try {
-    result = run_command(argc, argv);
+    result = splitzip::cli::run_command(argc, argv);
   } catch (const std::bad_alloc&) {
     std::fputs("splitzip: not enough memory\n", stderr);
   } catch (const std::exception& error) {
@@ -77,7 +77,7 @@ int main(int argc, char** argv) {
   }
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     std::fputs("splitzip: cannot write standard output\n", stderr);
-    return kExitError;
+    return splitzip::cli::kExitError;
   }
   return result;
 }

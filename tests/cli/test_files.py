@@ -18,9 +18,16 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
+def with_default_signals():
+    """A run in the background may have been started with signals ignored, which the command respects."""
+    for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(sign, signal.SIG_DFL)
+
+
 def start_half(work, samples, *arguments):
     """A run that has read half of its input from a pipe, and waits for the rest."""
-    process = subprocess.Popen([COMMAND, *map(str, arguments)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    process = subprocess.Popen([COMMAND, *map(str, arguments)], preexec_fn=with_default_signals, **streams)
     data = (samples / "in.safetensors").read_bytes()
     process.stdin.write(data[: len(data) // 2])
     process.stdin.flush()
