@@ -142,8 +142,8 @@ splitzip_status run(const splitzip_cuda_table* table, const splitzip_cuda_batch*
         static_cast<std::uint32_t>(std::clamp<std::uint64_t>(std::uint64_t{sms} * kFinishBlocks / groups, 1, 32));
     ok = ok &&
          launch(encode_kernel, resident(tiles, kEncode.blocks), kEncode.threads, sizeof(EncodeShared), stream, batch) &&
-         launch(finish_encode_kernel, resident(groups, kFinishBlocks) + 1, kFinishThreads, 0, stream, batch,
-                static_cast<std::uint32_t>(groups));
+         launch(finish_encode_kernel, resident(groups * parts, kFinishBlocks) + 1, kFinishThreads, 0, stream, batch,
+                static_cast<std::uint32_t>(groups), parts);
   }
   return ok ? SPLITZIP_OK : SPLITZIP_ERROR_DEVICE;
 }

@@ -128,11 +128,12 @@ __global__ void __launch_bounds__(kFinishThreads)
   ptx::wait_for_previous_grid();
   ptx::allow_next_grid();
   if (blockIdx.x < gridDim.x - 1) {
-    for (uint32_t g = blockIdx.x; g < group_count; g += gridDim.x - 1) {
+    for (uint64_t item = blockIdx.x; item < uint64_t{group_count} * parts; item += gridDim.x - 1) {
+      const auto g = static_cast<uint32_t>(item / parts), part = static_cast<uint32_t>(item % parts);
       FramePlan& frame = batch.frames[find_frame(batch, g)];
       const uint32_t group = g - frame.first_group;
       if (uint64_t{group} * kGroupTiles < frame.tile_count && load_fresh(frame.error) == 0)
-        order_spill(batch, frame, group, sums);
+        order_spill(batch, frame, group, part, parts, sums);
       __syncthreads();
     }
     if (threadIdx.x == 0) ptx::add_release(&batch.state->finished_groups, 1);
