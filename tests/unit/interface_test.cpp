@@ -133,6 +133,10 @@ TEST(Interface, StructsOfAnotherVersion) {
     sizes.struct_size = wrong;
     EXPECT_EQ(splitzip_get_frame_sizes(&tensor, 1, nullptr, &sizes, nullptr), kInvalid);
 
+    splitzip_decode_options decode_options = SPLITZIP_DECODE_OPTIONS_INIT;
+    decode_options.struct_size = wrong;
+    EXPECT_EQ(splitzip_decode(&opened, &tensor, &layout, 1, &decode_options, nullptr), kInvalid);
+
     splitzip_layout other = layout;
     other.struct_size = wrong;
     splitzip_error error = SPLITZIP_ERROR_INIT;
@@ -155,6 +159,15 @@ TEST(Interface, StructsOfAnotherVersion) {
     info.struct_size = wrong;
     EXPECT_EQ(splitzip_codebook_get_info(&codebook, &info), kInvalid);
   }
+}
+
+TEST(Interface, ThreadsAndTargetsThatCannotBe) {
+  splitzip_workers* workers = nullptr;
+  EXPECT_EQ(splitzip_workers_create(UINT32_MAX, &workers), SPLITZIP_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(splitzip_workers_create(4097, &workers), SPLITZIP_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(workers, nullptr);
+  EXPECT_EQ(splitzip_cpu_target_select("abacus"), SPLITZIP_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(splitzip_cpu_target_name(SIZE_MAX), nullptr);
 }
 
 TEST(Interface, ErrorIsFilledOnFailureOnly) {
