@@ -202,8 +202,8 @@ struct Chunk {
     }
 
     // First the codes of tier 2, and beside each of them what would be its tier 3; then those that have one.
-    CodeWriter writer2(bytes_of(stream2)), writer3(bytes_of(stream3));
-    std::uint32_t count2 = 0, count3 = 0, escapes = 0;
+    CodeWriter writer2(variable), writer3(bytes_of(stream3));
+    std::uint32_t count2 = 0;
     for (std::uint32_t w = 0; w < kWords; ++w) {
       const std::uint64_t set = threes(tier1[w]);
       const std::uint32_t count = count_of(set);
@@ -213,21 +213,22 @@ struct Chunk {
     }
     writer2.finish();
     writer3.finish();
-    const std::uint32_t stream_words = (count2 + 31) / 32;
-    std::memcpy(variable, stream2.data(), 8 * std::size_t{stream_words});
-    for (std::uint32_t w = 0; w < stream_words; ++w) {
-      count3 += count_of(threes(stream2[w]));
-      escapes += count_of(threes(stream3[w]));
+    std::uint32_t count3 = 0, escapes = 0;
+    CodeWriter writer(bytes_of(stream2), writer2);
+    for (std::uint32_t w = 0; 32 * w < count2; ++w) {
+      const std::uint64_t set = threes(load<std::uint64_t>(variable + 8 * std::size_t{w}));
+      const std::uint64_t codes = squeeze(stream3[w], set);
+      const std::uint32_t count = count_of(set);
+      writer.put(codes, count);
+      count3 += count;
+      escapes += count_of(threes(codes));
     }
+    writer.finish();
     const std::uint32_t code_bytes = (2 * (count2 + count3) + 7) / 8;
     const std::uint32_t words = (code_bytes + escapes + 3) / 4;
     if (words > raw_words) return words;
-    CodeWriter writer(variable, count2);
-    for (std::uint32_t w = 0; w < stream_words; ++w) {
-      const std::uint64_t set = threes(stream2[w]);
-      writer.put(squeeze(stream3[w], set), count_of(set));
-    }
-    writer.finish();
+    const std::uint32_t full_bytes = 8 * (count2 / 32);
+    std::memcpy(variable + full_bytes, stream2.data(), (code_bytes - full_bytes + 3) / 4 * std::size_t{4});
     if (escapes != 0) put_escapes(tier3, variable + code_bytes);
     return words;
   }

@@ -55,11 +55,8 @@ HWY_INLINE std::uint64_t spread(std::uint64_t codes, std::uint64_t set) {
 class CodeWriter {
  public:
   explicit CodeWriter(std::uint8_t* to) : to_(to) {}
-  /// Go on after `count` codes that are at `to` already.
-  CodeWriter(std::uint8_t* to, std::uint32_t count)
-      : to_(to + 2 * count / 64 * 8),
-        pending_(load<std::uint64_t>(to_) & ((std::uint64_t{1} << 2 * count % 64) - 1)),
-        filled_(2 * count % 64) {}
+  /// Goes on, at `to`, with the word that the other one has not filled.
+  CodeWriter(std::uint8_t* to, const CodeWriter& other) : to_(to), pending_(other.pending_), filled_(other.filled_) {}
 
   HWY_INLINE void put(std::uint64_t codes, std::uint32_t count) {
     const std::uint64_t word = pending_ | codes << filled_;
