@@ -60,8 +60,8 @@ Bytes Input::peek(std::size_t size) {
 
 std::size_t Input::read(std::span<std::uint8_t> to) {
   std::size_t done = std::min(peeked_size_, to.size());
-  std::memcpy(to.data(), peeked_.data(), done);
-  std::memmove(peeked_.data(), peeked_.data() + done, peeked_size_ - done);
+  std::copy_n(peeked_.begin(), done, to.begin());  // not memcpy: an empty span may have no address
+  std::copy(peeked_.begin() + done, peeked_.begin() + peeked_size_, peeked_.begin());
   peeked_size_ -= done;
   while (done < to.size()) {
     const ssize_t got = ::read(fd_, to.data() + done, std::min(to.size() - done, kLargestRead));

@@ -134,6 +134,7 @@ Seeds make_seeds() {
   constexpr auto kSet = static_cast<std::uint8_t>(BlockType::kCodebookSet),
                  kFrame = static_cast<std::uint8_t>(BlockType::kFrame);
   seeds["container/empty"] = put_together({});
+  seeds["container/empty_frame"] = put_together({0, {{kFrame, 0, {}}}});
   seeds["container/raw"] =
       put_together({0, {{kFrame, 0, raw_frame(text("some bytes"))}, {kFrame, 1, raw_frame(test::noise(100, 1))}}});
   seeds["container/coded"] = put_together(

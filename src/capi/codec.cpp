@@ -89,7 +89,9 @@ splitzip_status splitzip_frame_get_size(const void* data, size_t size, uint64_t*
 
 splitzip_status splitzip_frame_open(const void* data, size_t size, const uint64_t* expected_nonce,
                                     splitzip_frame* frame, splitzip_error* error) {
-  if (data == nullptr || frame == nullptr) return fail(error, SPLITZIP_ERROR_INVALID_ARGUMENT, "data or frame is NULL");
+  if (frame == nullptr || (data == nullptr && size != 0)) {
+    return fail(error, SPLITZIP_ERROR_INVALID_ARGUMENT, "data or frame is NULL");
+  }
   splitzip::FrameHeader header;
   const auto status = splitzip::check_frame(static_cast<const std::uint8_t*>(data), size, header, error);
   if (status != SPLITZIP_OK) return status;

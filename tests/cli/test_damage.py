@@ -106,6 +106,16 @@ def test_declared_size_is_not_allocated(work, samples):
     assert "ends at byte" in message("test", "-", input=bytes(packed) + bytes(5000))
 
 
+def test_empty_frame_block(work, samples):
+    """The block of a frame whose content is no bytes at all."""
+    packed = bytearray((samples / "out.szkv").read_bytes()[:32])
+    packed[16 + 4 : 16 + 12] = bytes(8)
+    packed[16 + 12 : 16 + 16] = block_hash(0, packed[16:28]).to_bytes(4, "little")
+    (work / "x.szkv").write_bytes(packed + bytes(64))
+    assert "frame 0: " in message("test", "x.szkv")
+    assert "SPLITZIP_ERROR_TRUNCATED" in message("test", "-", input=bytes(packed) + bytes(64))
+
+
 def block_hash(number, words):
     """docs/format.md, 6.1, of a block header."""
     mask = 0xFFFFFFFF

@@ -65,7 +65,7 @@ TEST(Interface, NullArguments) {
   const Bytes frame = encode(tensor, values);
   splitzip_frame opened;
   EXPECT_EQ(splitzip_frame_open(nullptr, 100, nullptr, &opened, nullptr), kInvalid);
-  EXPECT_EQ(splitzip_frame_open(nullptr, 0, nullptr, &opened, nullptr), kInvalid);
+  EXPECT_EQ(splitzip_frame_open(nullptr, 0, nullptr, &opened, nullptr), SPLITZIP_ERROR_TRUNCATED);
   EXPECT_EQ(splitzip_frame_open(frame.data(), frame.size(), nullptr, nullptr, nullptr), kInvalid);
   std::uint64_t frame_size = 0;
   EXPECT_EQ(splitzip_frame_get_size(nullptr, 48, &frame_size), kInvalid);
