@@ -1,5 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sample data and codebooks of every element type."""
+"""Sample data and codebooks of every element type; a Mooncake Store."""
+
+import contextlib
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -54,3 +61,55 @@ def round_trip(layout, target_layout, tensor, **options):
     frame = splitzip_kv.encode([tensor], [layout], **options)
     splitzip_kv.Frame(frame).decode([tensor], [target_layout])
     return frame
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def start_mooncake_master(port: int) -> subprocess.Popen:
+    command = Path(sys.executable).with_name("mooncake_master")
+    if not command.exists():
+        pytest.skip("mooncake_master is not installed")
+    arguments = ["--rpc_address=127.0.0.1", f"--rpc_port={port}", f"--metrics_port={free_port()}"]
+    # The time for which a value that was read is safe from eviction: tests fill a store on purpose.
+    arguments += ["--enable_http_metadata_server=false", "--default_kv_lease_ttl=200"]
+    master = subprocess.Popen([command, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and master.poll() is None:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            break
+        time.sleep(0.05)
+    return master
+
+
+@pytest.fixture(scope="session")
+def mooncake_master():
+    """Address of a Mooncake Store's master process; skips where there is none."""
+    port = free_port()
+    master = start_mooncake_master(port)
+    yield f"127.0.0.1:{port}"
+    master.terminate()
+    master.wait()
+
+
+@pytest.fixture
+def mooncake_values(mooncake_master):
+    """Makes clients of the Mooncake Store, which is empty at the end of the test."""
+    from splitzip_kv.store import StoreError
+    from splitzip_kv.store.mooncake import MooncakeValues
+
+    clients = []
+
+    def client(**settings):
+        sizes = {"segment_bytes": 32 << 20, "buffer_bytes": 32 << 20}
+        try:
+            clients.append(MooncakeValues(mooncake_master, **{**sizes, **settings}))
+        except StoreError as error:
+            pytest.skip(str(error))
+        return clients[-1]
+
+    yield client
+    for values in clients:
+        values.close()

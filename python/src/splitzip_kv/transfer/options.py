@@ -7,7 +7,7 @@ import dataclasses
 import os
 
 
-def _raw_by_environment() -> bool:
+def raw_by_environment() -> bool:
     return os.environ.get("SPLITZIP_RAW", "") not in ("", "0")
 
 
@@ -33,7 +33,7 @@ class Options:
     threads: int = 1
     """Threads that encode, or decode, the frames; 0: as many as the machine has processors."""
     checksums: bool = True
-    raw: bool = dataclasses.field(default_factory=_raw_by_environment)
+    raw: bool = dataclasses.field(default_factory=raw_by_environment)
     """Kill switch: this side neither sends nor wants coded frames. By default what the variable SPLITZIP_RAW says."""
     breaker: int = 8
     """Sender: after so many refused frames in a row, a session goes on in mode raw."""
