@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Line and bar charts as SVG, the same bytes on every machine."""
+
+import math
+from xml.sax.saxutils import escape
+
+COLOURS = ["#888888", "#0b6e4f", "#5fb49c", "#c8553d", "#e9a03b", "#4464ad", "#8e5572"]
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 480, 320, 62, 12, 34, 46
+
+
+def _svg(panels, width, height):
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">\n'
+    return head + f'<rect width="{width}" height="{height}" fill="white"/>\n' + "".join(panels) + "</svg>\n"
+
+
+def _text(x, y, text, anchor="middle", extra=""):
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{extra}>{escape(str(text))}</text>\n'
+
+
+def _line(x1, y1, x2, y2, colour="#dddddd"):
+    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}"/>\n'
+
+
+def _axis_name(x, y, name):
+    return _text(x, y, name, extra=f' transform="rotate(-90 {x:.1f} {y:.1f})"')
+
+
+def _panel(x0, title, series, ticks, y_name):
+    """Both axes are logarithmic; `series`: [(name, [(x, y), ...])]; `ticks`: [(x, label)]."""
+    ys = [y for _, points in series for _, y in points]
+    low, high = math.floor(math.log10(min(ys))), math.ceil(math.log10(max(ys)))
+    x_low, x_high = math.log2(ticks[0][0]), math.log2(ticks[-1][0])
+
+    def place(x, y):
+        across = (math.log2(x) - x_low) / (x_high - x_low or 1)
+        up = (math.log10(y) - low) / (high - low or 1)
+        return x0 + LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
+
+    text = _text(x0 + (LEFT + WIDTH) / 2, 20, title, extra=' font-weight="bold"')
+    for power in range(low, high + 1):
+        _, y = place(ticks[0][0], 10**power)
+        text += _line(x0 + LEFT, y, x0 + WIDTH - RIGHT, y) + _text(x0 + LEFT - 6, y + 4, f"{10**power:g}", "end")
+    for x, label in ticks:
+        across, _ = place(x, 10**low)
+        text += _line(across, TOP, across, HEIGHT - BOTTOM) + _text(across, HEIGHT - BOTTOM + 16, label)
+    for number, (_, points) in enumerate(series):
+        colour = COLOURS[number % len(COLOURS)]
+        places = [place(x, y) for x, y in sorted(points)]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        text += f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>\n'
+        text += "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>\n' for x, y in places)
+    return text + _axis_name(x0 + 16, (TOP + HEIGHT - BOTTOM) / 2, y_name)
+
+
+def _legend(names, y, width):
+    text, step = "", (width - 2 * LEFT) / max(len(names), 1)
+    for number, name in enumerate(names):
+        x = LEFT + number * step
+        text += f'<rect x="{x:.1f}" y="{y - 9}" width="12" height="10" fill="{COLOURS[number % len(COLOURS)]}"/>\n'
+        text += _text(x + 18, y, name, "start")
+    return text
+
+
+def lines(panels, ticks, y_name):
+    """Panels side by side: [(title, series)], with the same series names in each."""
+    width = WIDTH * len(panels)
+    drawn = [_panel(number * WIDTH, title, series, ticks, y_name) for number, (title, series) in enumerate(panels)]
+    drawn.append(_legend([name for name, _ in panels[0][1]], HEIGHT - 6, width))
+    return _svg(drawn, width, HEIGHT)
+
+
+def bars(groups, names, y_name, limit_name):
+    """`groups`: [(label, [value, ...], limit)], a value for each name; the limit is a line over the group's bars."""
+    step, bar = 96, 30
+    width = LEFT + step * len(groups) + RIGHT
+    top = max(max(*values, limit) for _, values, limit in groups)
+    unit = 10 ** math.floor(math.log10(top))
+    top = math.ceil(top / unit * 2) * unit / 2
+
+    def up(value):
+        return HEIGHT - BOTTOM - value / top * (HEIGHT - TOP - BOTTOM)
+
+    drawn = []
+    for tick in range(int(top / unit * 2) + 1):
+        y = up(tick * unit / 2)
+        drawn.append(_line(LEFT, y, width - RIGHT, y) + _text(LEFT - 6, y + 4, f"{tick * unit / 2:g}", "end"))
+    for number, (label, values, limit) in enumerate(groups):
+        x = LEFT + number * step + (step - bar * len(values)) / 2
+        for i, value in enumerate(values):
+            y = up(value)
+            drawn.append(f'<rect x="{x + i * bar:.1f}" y="{y:.1f}" width="{bar - 4}" height="{HEIGHT - BOTTOM - y:.1f}" ')
+            drawn.append(f'fill="{COLOURS[i]}"/>\n' + _text(x + i * bar + bar / 2 - 2, y - 4, f"{value:.0f}", extra=' font-size="10"'))
+        drawn.append(_line(x - 4, up(limit), x + bar * len(values), up(limit), "black"))
+        for i, part in enumerate(label.split("\n")):
+            drawn.append(_text(x + bar * len(values) / 2, HEIGHT - BOTTOM + 14 + 13 * i, part, extra=' font-size="11"'))
+    drawn.append(_axis_name(16, (TOP + HEIGHT - BOTTOM) / 2, y_name))
+    drawn.append(_legend([*names, f"line: {limit_name}"], 16, width + LEFT))
+    return _svg(drawn, width, HEIGHT)
