@@ -18,6 +18,8 @@
 namespace splitzip::cli {
 namespace {
 
+constexpr std::uint32_t kCallRepeats = 101;
+
 struct BenchOptions {
   CommonOptions common;
   SourceOptions source;
@@ -62,6 +64,8 @@ struct Result {
   Timing copy;
   Timing encode;
   Timing decode;
+  Timing encode_call;  // of a single token: what a call costs beside its bytes
+  Timing decode_call;
 };
 
 /// The values of [head][token][channel] as [token][head][channel], sequence by sequence.
@@ -145,18 +149,19 @@ class Benchmark {
     splitzip_decode_options decode_options = SPLITZIP_DECODE_OPTIONS_INIT;
     decode_options.workers = workers_;
     std::size_t frame_bytes = 0;
-    const auto encode = [&] {
-      check(splitzip_encode(tensors_.data(), layouts_.data(), tensors_.size(), &encode_options, frame.data(),
-                            frame.size(), &frame_bytes, &error),
+    const auto encode_entries = [&](const splitzip_tensor* tensors, std::size_t count) {
+      check(splitzip_encode(tensors, layouts_.data(), count, &encode_options, frame.data(), frame.size(), &frame_bytes,
+                            &error),
             error, result.mode);
     };
     splitzip_frame opened{};
     opened.struct_size = sizeof opened;
-    const auto decode = [&] {
+    const auto decode_entries = [&](const splitzip_tensor* tensors, std::size_t count) {
       check(splitzip_frame_open(frame.data(), frame_bytes, nullptr, &opened, &error), error, result.mode);
-      check(splitzip_decode(&opened, tensors_.data(), destinations.data(), tensors_.size(), &decode_options, &error),
-            error, result.mode);
+      check(splitzip_decode(&opened, tensors, destinations.data(), count, &decode_options, &error), error, result.mode);
     };
+    const auto encode = [&] { encode_entries(tensors_.data(), tensors_.size()); };
+    const auto decode = [&] { decode_entries(tensors_.data(), tensors_.size()); };
     const auto copy = [&] {
       for (std::size_t i = 0; i < data_.size(); ++i) std::memcpy(back[i].data(), data_[i].data(), data_[i].size());
     };
@@ -171,6 +176,12 @@ class Benchmark {
       time(result.encode, encode);
       time(result.decode, decode);
       console_.progress("bench " + result.mode, repeat + 1, std::nullopt);
+    }
+    splitzip_tensor token = tensors_.front();
+    token.tokens = token.tokens_per_unit = 1;
+    for (std::uint32_t repeat = 0; repeat < kCallRepeats; ++repeat) {
+      time(result.encode_call, [&] { encode_entries(&token, 1); });
+      time(result.decode_call, [&] { decode_entries(&token, 1); });
     }
     return result;
   }
@@ -249,6 +260,8 @@ Json result_json(const Result& result, std::uint64_t raw_bytes) {
           {"ratio", ratio(raw_bytes, result.frame_bytes)},
           {"encode_gb_per_s", result.encode.json(raw_bytes)},
           {"decode_gb_per_s", result.decode.json(raw_bytes)},
+          {"encode_call_seconds", result.encode_call.quantile(0.5)},
+          {"decode_call_seconds", result.decode_call.quantile(0.5)},
           {"memcpy_gb_per_s", result.copy.json(raw_bytes)}};
 }
 

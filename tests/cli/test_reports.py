@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""inspect, test and bench: their tables, and the JSON that docs/command.md describes."""
+"""inspect, test, bench and plan: their tables, and the JSON that docs/command.md describes."""
 import json
 
 import pytest
@@ -157,7 +157,9 @@ def test_bench_json(samples, options):
     assert (facts["raw_bytes"], facts["entries"], facts["codebooks"]) == (4 * 3 * 40 * 32 * 2, 4, "given")
     assert [result["mode"] for result in facts["results"]] == ["tiered", "fixed4"]
     for result in facts["results"]:
-        check(result, {"mode": str, "frame_bytes": int, "ratio": float, "encode_gb_per_s": dict, "decode_gb_per_s": dict, "memcpy_gb_per_s": dict})
+        check(result, {"mode": str, "frame_bytes": int, "ratio": float, "encode_gb_per_s": dict, "decode_gb_per_s": dict,
+                       "encode_call_seconds": float, "decode_call_seconds": float, "memcpy_gb_per_s": dict})  # fmt: skip
+        assert 0 < result["encode_call_seconds"] < 1 and 0 < result["decode_call_seconds"] < 1
         assert result["ratio"] == pytest.approx(facts["raw_bytes"] / result["frame_bytes"])
         assert 1 < result["ratio"] < 1.6
         for kind in ("encode", "decode", "memcpy"):
@@ -178,3 +180,75 @@ def test_bench_without_a_fitting_codebook(work, samples):
     assert 'no codebook for tensor "other"' in message("bench", "--codebook", samples / "kv.szcb", "x")
     (work / "x").write_bytes(kv.safetensors([("whole", "I64", (4,), bytes(32))]))
     assert "no tensor of a type that has a codec" in message("bench", "x")
+
+
+@pytest.fixture(scope="module")
+def speeds(samples):
+    """What bench measures, with figures that do not depend on the machine."""
+    facts = json.loads(run("bench", "--json", "--repeats", 1, "--codebook", samples / "kv.szcb", samples / "in.safetensors").stdout)
+    for result, ratio, rate in zip(facts["results"], (1.5, 1.3), (3.0, 12.0)):
+        result["ratio"] = ratio
+        for kind in ("encode", "decode"):
+            result[f"{kind}_gb_per_s"]["median"] = rate
+            result[f"{kind}_call_seconds"] = 1e-5
+    return json.dumps(facts).encode()
+
+
+def plan(speeds, *options):
+    return json.loads(run("plan", "--json", "--speeds", "-", *options, input=speeds).stdout)
+
+
+def test_plan_json(speeds):
+    facts = plan(speeds, "--link", "8Gbit/s", "--latency", "20us", "--bytes", "64MiB", "--bytes", "4KiB", "--bytes", "0")
+    check(facts, {"link_bytes_per_second": float, "link_seconds": float, "plans": list})
+    assert (facts["link_bytes_per_second"], facts["link_seconds"]) == (1e9, pytest.approx(2e-5))
+    for row in facts["plans"]:
+        check(row, {"raw_bytes": int, "way": str, "slice_bytes": int, "slices": int, "seconds": float, "plain_seconds": float,
+                    "exposed_seconds": float, "bound": str, "reason": str})  # fmt: skip
+        assert row["plain_seconds"] == pytest.approx(2e-5 + row["raw_bytes"] / 1e9)
+        assert row["seconds"] <= row["plain_seconds"]
+    large, small, nothing = facts["plans"]
+    assert (large["way"], large["bound"]) == ("tiered", "link")
+    assert large["plain_seconds"] / large["seconds"] > 1.4
+    assert (small["way"], nothing["way"]) == ("plain", "plain")
+
+
+def test_plan_follows_the_link(speeds):
+    ways = [plan(speeds, "--link", link, "--bytes", "1GiB")["plans"][0]["way"] for link in ("1GB/s", "0.008TB/s", "1Tbit/s")]
+    assert ways == ["tiered", "fixed4", "plain"]
+    at_once = plan(speeds, "--link", "1Tbit/s", "--latency", "2us", "--bytes", "1MiB")["plans"][0]
+    by_pages = plan(speeds, "--link", "1Tbit/s", "--latency", "2us", "--bytes", "1MiB", "--page-bytes", "1KiB")["plans"][0]
+    assert (at_once["way"], by_pages["way"]) == ("plain", "fixed4")
+
+
+def test_plan_for_people(work, speeds):
+    (work / "speeds.json").write_bytes(speeds)
+    lines = run("plan", "--speeds", "speeds.json", "--link", "10Gbit/s").stdout.decode().splitlines()
+    assert lines[0].split() == ["bytes", "way", "slice", "plain", "predicted", "gain", "exposed", "bound", "by"]
+    assert lines[1].startswith("64.0 KiB") and lines[10].startswith("16.0 GiB")
+    assert any(line.startswith("tiered: faster than raw") for line in lines[11:])
+
+
+@pytest.mark.parametrize("link", ["fast", "1", "GB/s", "1GB", "nanGB/s", "infGB/s", "1GB/s!"])
+def test_plan_of_no_link(work, speeds, link):
+    (work / "speeds.json").write_bytes(speeds)
+    assert "--link" in message("plan", "--speeds", "speeds.json", "--link", link, code=2)
+
+
+@pytest.mark.parametrize("link", ["0GB/s", "-1GB/s"])
+def test_plan_of_a_link_that_cannot_be(work, speeds, link):
+    (work / "speeds.json").write_bytes(speeds)
+    assert "not a positive number" in message("plan", "--speeds", "speeds.json", f"--link={link}")
+
+
+@pytest.mark.parametrize("text", [b"", b"{}", b"[]", b"hello", b'{"results": [{}], "threads": 1}', b'{"results": 5}'])
+def test_plan_of_no_speeds(text):
+    assert "is not what splitzip bench --json writes" in message("plan", "--speeds", "-", "--link", "1GB/s", input=text)
+
+
+def test_plan_of_impossible_speeds(speeds):
+    facts = json.loads(speeds)
+    facts["results"][1]["ratio"] = 0
+    assert "positive" in message("plan", "--speeds", "-", "--link", "1GB/s", input=json.dumps(facts).encode())
+    facts["results"][1]["mode"] = "best"
+    assert 'unknown mode "best"' in message("plan", "--speeds", "-", "--link", "1GB/s", input=json.dumps(facts).encode())

@@ -6,7 +6,7 @@ import pytest
 
 from conftest import message, run
 
-COMMANDS = ["calibrate", "compress", "decompress", "inspect", "test", "bench"]
+COMMANDS = ["calibrate", "compress", "decompress", "inspect", "test", "bench", "plan"]
 
 
 @pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS)])
@@ -53,6 +53,10 @@ def test_nothing_asked():
         (["test"], "no input file"),
         (["bench"], "no input file"),
         (["bench", "--repeats", "0", "x"], "--repeats"),
+        (["plan", "--link", "1GB/s"], "--speeds"),
+        (["plan", "--speeds", "x"], "--link"),
+        (["plan", "--speeds", "x", "--link", "1GB/s", "--bytes", "some"], "--bytes"),
+        (["plan", "--speeds", "x", "--link", "1GB/s", "--least-gain", "-1"], "--least-gain"),
     ],
 )
 def test_wrong_command_line(work, arguments, expected):
