@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Encoding and decoding as Python functions.
+// Encoding, decoding and planning as Python functions.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -10,5 +10,6 @@ namespace splitzip::python {
 void bind_layout(nanobind::module_& module);
 void bind_encoding(nanobind::module_& module);
 void bind_decoding(nanobind::module_& module);
+void bind_plan(nanobind::module_& module);
 
 }  // namespace splitzip::python

@@ -60,6 +60,7 @@ NB_MODULE(_core, module) {
   bind_workers(module);
   bind_encoding(module);
   bind_decoding(module);
+  bind_plan(module);
   module.attr("FORMAT_VERSION") = SPLITZIP_FORMAT_VERSION;
   module.def("library_version", &splitzip_version);
   module.def(

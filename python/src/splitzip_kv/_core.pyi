@@ -225,6 +225,16 @@ def encode_into(
     checksums: bool,
     workers: Workers | None,
 ) -> int: ...
+def plan_transfer(
+    raw_bytes: int,
+    speeds: Sequence[tuple[int, int, float, float, float, float, float]],
+    link_bytes_per_second: float,
+    link_seconds: float,
+    raw_writes: int,
+    smallest_slice_bytes: int,
+    largest_slice_bytes: int,
+    least_gain: float,
+) -> tuple[int, int, int, float, float, float, int, str]: ...
 def dlpack_bits(array: Any) -> tuple[Any, str]:
     """An array with `__dlpack__` as numpy array of unsigned integers, and the name of its numpy or ml_dtypes type."""
 
