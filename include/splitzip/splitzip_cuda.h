@@ -48,7 +48,7 @@ typedef struct splitzip_cuda_table splitzip_cuda_table;
  *
  * with page(t') = base + offset + page_indices[t' / page_tokens] * page_stride, or base + offset + page_pointers[t' / page_tokens] (base is then
  * an offset inside of every page), or base + offset if page_tokens is 0. Nothing needs an alignment, but memory is used at full speed only where
- * channels is a multiple of 8 and base, strides and offset are multiples of 16; page pointers must be multiples of 16 if those are.
+ * channels is a multiple of 8 and base and strides are multiples of 16; then offset and page pointers must be multiples of 16, too.
  *
  * `row_lists` (NULL: all 0) says for each tensor which of a request's row lists has its tokens and pages: tensors with other
  * windows or page tables than the rest have a list of their own. There are 1 + the highest number lists.
@@ -123,7 +123,7 @@ SPLITZIP_API splitzip_status splitzip_cuda_decode_workspace(const splitzip_cuda_
  * (the workspace), TOO_LARGE, DEVICE. The statuses of requests, on the device:
  *   OUTPUT_TOO_SMALL   the frame does not fit in capacity (splitzip_get_frame_sizes tells a bound)
  *   TOO_LARGE          more tokens than the table or max_total_tokens allows, or 2^24 chunks
- *   INVALID_LAYOUT     a page list that does not cover the tokens
+ *   INVALID_LAYOUT     a page list that does not cover the tokens; an offset that is no multiple of 16 where it must be
  *   INVALID_ARGUMENT   a frame that is no multiple of 16 */
 SPLITZIP_API splitzip_status splitzip_cuda_encode(const splitzip_cuda_table* table, const splitzip_cuda_batch* batch,
                                                   struct CUstream_st* stream);

@@ -13,11 +13,19 @@ namespace splitzip::cuda {
 struct EntrySizes {
   uint32_t full_blocks, full_chunks, full_vectors;
   uint32_t last_vectors, last_padding, last_chunks;
-  uint32_t chunk_count, tile_count;
+  uint32_t chunk_count, tile_count, slot_words;
   uint64_t rest_bytes, code_bytes, slot_bytes;
 
   __device__ uint64_t section_bytes() const { return pad16(rest_bytes) + pad16(code_bytes) + pad16(slot_bytes); }
 };
+
+// Words of the slot of a full tile, if the first unit has so many vectors: default_slot_words() of the host.
+__device__ inline uint32_t choose_slot(const TensorRecord& tensor, uint32_t vectors) {
+  if (tensor.default_slot == 0 || vectors % kChunkVectors == 0)
+    return vectors == 0 && tensor.default_slot != 0 ? 0 : tensor.slot_words;
+  const uint64_t all = uint64_t{(vectors + kChunkVectors - 1) / kChunkVectors} * kChunkVectors;
+  return static_cast<uint32_t>((uint64_t{tensor.slot_words} * vectors + all - 1) / all);
+}
 
 __device__ inline EntrySizes size_entry(const TensorRecord& tensor, uint32_t tokens) {
   EntrySizes shape;
@@ -33,8 +41,9 @@ __device__ inline EntrySizes size_entry(const TensorRecord& tensor, uint32_t tok
   const uint64_t vectors = shape.full_vectors + uint64_t{tensor.ranges} * shape.last_vectors;
   shape.rest_bytes = vectors * rest_bytes(tensor.mode);
   shape.code_bytes = vectors * code_bytes(tensor.mode);
-  shape.slot_bytes = 4 * (uint64_t{shape.chunk_count / kTileChunks} * tensor.slot_words +
-                          slot_size(tensor.slot_words, shape.chunk_count % kTileChunks));
+  shape.slot_words = choose_slot(tensor, shape.full_blocks != 0 ? tensor.unit_vectors : shape.last_vectors);
+  shape.slot_bytes = 4 * (uint64_t{shape.chunk_count / kTileChunks} * shape.slot_words +
+                          slot_size(shape.slot_words, shape.chunk_count % kTileChunks));
   return shape;
 }
 
@@ -95,7 +104,7 @@ __device__ inline TwelveWords entry_words(const EntryPlan& entry, const TensorRe
            static_cast<uint32_t>(tensor.tensor_key), static_cast<uint32_t>(tensor.tensor_key >> 32),
            static_cast<uint32_t>(entry.first_block), static_cast<uint32_t>(entry.first_block >> 32), entry.tokens,
            tensor.tokens_per_unit, tensor.channels, tensor.first_channel, tensor.ranges,
-           tensor.slot_words | uint32_t{tensor.type} << 16 | uint32_t{tensor.mode} << 24}};
+           entry.slot_words | uint32_t{tensor.type} << 16 | uint32_t{tensor.mode} << 24}};
 }
 __device__ inline uint64_t entry_address(const FramePlan& frame, uint32_t index) {
   return frame.data + kHeaderBytes + uint64_t{index} * kEntryBytes;
@@ -106,6 +115,20 @@ __device__ inline uint32_t hash_entry(uint32_t index, const TwelveWords& words) 
   for (uint32_t w : words.w) h = mix(h, w);
   return finalize(h);
 }
+// Encoding: an entry's words and the padding of its sections.
+__device__ inline void write_entry(const Batch& batch, uint32_t e) {
+  const EntryPlan& entry = batch.entries[e];
+  if (entry.live == 0) return;
+  const TensorRecord& tensor = batch.tensors[e - entry.frame * batch.tensor_count];
+  FramePlan& frame = batch.frames[entry.frame];
+  const TwelveWords words = entry_words(entry, tensor);
+  store_words(entry_address(frame, tensor.index), words);
+  atomicAdd(&frame.entry_sum, hash_entry(tensor.index, words));
+  for_each_padding(batch, entry, tensor, [](uint64_t address, uint32_t bytes) {
+    for (uint32_t b = 0; b < bytes; ++b) ptx::store_1(address + b, 0);
+  });
+}
+
 // The part of the header's checksum that is its own; the entries' are added.
 __device__ inline uint32_t hash_header(const TwelveWords& words) {
   uint32_t h = static_cast<uint32_t>(HashDomain::kHeader);

@@ -78,16 +78,24 @@ __device__ __forceinline__ uint2 merge_quad(uint32_t deltas, uint32_t rest, uint
   return make_uint2(ptx::shift_right(r0, r1, 1), ptx::shift_right(r1, r0, 1));
 }
 
-// The variable part of a chunk in shared memory.
-struct Variable {
-  uint32_t address;
+// What is on its way to shared memory for a chunk: its variable part, and for each lane its vectors of the rest plane.
+struct Staged {
+  uint32_t variable;
   uint32_t words;
-};
+  uint32_t rests;  // the lane's; vector i 256 i bytes further
 
-// Shared addresses of the lane's first vector in the staged pieces of the planes.
-struct Planes {
-  uint32_t rests;
-  uint32_t codes;
+  __device__ __forceinline__ void fetch_rests(const ChunkJob& job, uint32_t lane) const {
+    const uint64_t from = ptx::keep(job.rests + 8 * lane);
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) {
+      if (32 * i + lane < job.vectors) ptx::copy_8_async(rests + 256 * i, from + 256 * i);
+    }
+  }
+  __device__ __forceinline__ void await() const {
+    ptx::wait_all_copies();
+    __syncwarp();
+  }
+  __device__ __forceinline__ uint2 rest(uint32_t i) const { return ptx::load_shared_8(rests + 256 * i); }
 };
 
 // The first n values of a vector.
@@ -105,20 +113,20 @@ __device__ __forceinline__ bool cut_padding(uint32_t n, uint32_t code, uint32_t 
 }
 
 template <bool kFull, class Rows>
-__device__ __forceinline__ Decoded decode_tiered(const Rows& rows, uint32_t vectors, Planes planes, uint4 (&bases)[2],
-                                                 const uint32_t* deltas, uint32_t tables, Variable part,
-                                                 uint32_t lane) {
-  const uint32_t variable = part.address;
+__device__ __forceinline__ Decoded decode_tiered(const Rows& rows, const ChunkJob& job, const uint32_t* deltas,
+                                                 uint32_t tables, Staged part, uint32_t lane) {
+  const uint32_t variable = part.variable, vectors = job.vectors;
+  const uint64_t codes = ptx::keep(job.codes + 2 * lane);
   uint32_t code[4];
 #pragma unroll
-  for (uint32_t i = 0; i < 4; ++i)
-    code[i] = kFull || 32 * i + lane < vectors ? ptx::load_shared_2(planes.codes + 64 * i) : 0;
+  for (uint32_t i = 0; i < 4; ++i) code[i] = kFull || 32 * i + lane < vectors ? ptx::load_2(codes + 64 * i) : 0;
   const uint32_t tier1[2] = {ptx::permute(code[0], code[1], 0x5410), ptx::permute(code[2], code[3], 0x5410)};
 
   // The place of the lane's tier-2 codes follows from the tier-1 codes of the lanes before it.
   const uint32_t half2 = 2 * count_threes(tier1[0]), own2 = half2 + 2 * count_threes(tier1[1]);
   const uint32_t through2 = ptx::scan_add(own2);
   const uint32_t end2 = ptx::from_lane(through2, 31);
+  part.await();
   const uint2 string2 = read_bits(variable, through2 - own2);
   const uint32_t tier2[2] = {string2.x, ptx::shift_right_clamped(string2.x, string2.y, half2)};
 
@@ -162,7 +170,6 @@ __device__ __forceinline__ Decoded decode_tiered(const Rows& rows, uint32_t vect
       // The second vector's codes follow those of the first.
       window = ptx::shift_right_clamped(window, 0, 2 * count_threes(tier1[h] & 0xffff));
     }
-    const uint2 rest = ptx::load_shared_8(planes.rests + 256 * i);
     if (refill) {
       const uint2 s = read_bits(variable, at3), e = read_bits(variable, 8 * at_escape);
       queue.fill(tables, s.x, deltas[2], e.x, e.y);
@@ -171,8 +178,9 @@ __device__ __forceinline__ Decoded decode_tiered(const Rows& rows, uint32_t vect
       at3 += bits3;
       at_escape += count_threes(keep_bits(s.x, bits3));
     }
-    const uint4 b = bases[i % 2];
-    if (i < 2 && (kFull || 32 * (i + 2) + lane < vectors)) bases[i] = rows.bases(i + 2);
+    uint4 b = make_uint4(0, 0, 0, 0);
+    if (present) b = rows.bases(i);
+    const uint2 rest = part.rest(i);
     uint2 out[2];
 #pragma unroll
     for (int q = 0; q < 2; ++q) {
@@ -191,6 +199,7 @@ __device__ __forceinline__ Decoded decode_tiered(const Rows& rows, uint32_t vect
       add_content(content, w, i);
       rows.store(i, w);
     }
+    __syncwarp();
   }
   return {fold_content(content, lane), valid};
 }
@@ -202,13 +211,12 @@ __device__ __forceinline__ uint32_t pack_nibbles(uint32_t bytes) {
 }
 
 template <bool kFull, class Rows>
-__device__ __forceinline__ Decoded decode_fixed4(const Rows& rows, uint32_t vectors, Planes planes, uint4 (&bases)[2],
-                                                 Variable part, uint32_t lane) {
-  const uint32_t variable = part.address;
+__device__ __forceinline__ Decoded decode_fixed4(const Rows& rows, const ChunkJob& job, Staged part, uint32_t lane) {
+  const uint32_t variable = part.variable, vectors = job.vectors;
+  const uint64_t codes = ptx::keep(job.codes + 4 * lane);
   uint32_t code[4];
 #pragma unroll
-  for (uint32_t i = 0; i < 4; ++i)
-    code[i] = kFull || 32 * i + lane < vectors ? ptx::load_shared(planes.codes + 128 * i) : 0;
+  for (uint32_t i = 0; i < 4; ++i) code[i] = kFull || 32 * i + lane < vectors ? ptx::load_4(codes + 128 * i) : 0;
 
   // Escapes: nibbles of ones. Most chunks have none.
   uint32_t own = 0;
@@ -224,15 +232,15 @@ __device__ __forceinline__ Decoded decode_fixed4(const Rows& rows, uint32_t vect
     end = ptx::from_lane(through, 31), at = through - own;
   }
   if ((end + 3) / 4 != part.words) return {0, false};
+  part.await();
   bool valid = end % 4 == 0 || ptx::load_shared(variable + end / 4 * 4) >> (end % 4 * 8) == 0;
 
   uint64_t content = 0;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const bool present = kFull || 32 * i + lane < vectors;
-    const uint4 b = bases[i % 2];
-    if (i < 2 && (kFull || 32 * (i + 2) + lane < vectors)) bases[i] = rows.bases(i + 2);
-    const uint2 rest = ptx::load_shared_8(planes.rests + 256 * i);
+    uint4 b = make_uint4(0, 0, 0, 0);
+    if (present) b = rows.bases(i);
     const uint32_t low = code[i] & 0x0f0f0f0f, high = code[i] >> 4 & 0x0f0f0f0f;
     uint32_t delta[2] = {ptx::permute(low, high, 0x5140), ptx::permute(low, high, 0x7362)};
     if (escapes) {
@@ -252,12 +260,14 @@ __device__ __forceinline__ Decoded decode_fixed4(const Rows& rows, uint32_t vect
       }
     }
     if (present) {
+      const uint2 rest = part.rest(i);
       const uint2 first = merge_quad(delta[0], rest.x, b.x, b.y), second = merge_quad(delta[1], rest.y, b.z, b.w);
       uint4 w = make_uint4(first.x, first.y, second.x, second.y);
       if constexpr (!Rows::kWholeVectors) valid &= cut_padding(rows.values_in(i), code[i], 4, rest, w);
       add_content(content, w, i);
       rows.store(i, w);
     }
+    __syncwarp();
   }
   return {fold_content(content, lane), valid};
 }
@@ -289,35 +299,49 @@ __device__ __forceinline__ Decoded decode_raw(const Rows& rows, const ChunkJob& 
 // Raw or constant in a coded mode: the chunk's bytes lie in order in its planes and its variable part.
 template <class Rows>
 __device__ __forceinline__ Decoded decode_plain(const Rows& rows, const ChunkJob& job, uint32_t mode, bool constant,
-                                                Planes planes, uint32_t variable, uint32_t lane) {
+                                                Staged part, uint32_t lane) {
   const uint32_t rest_end = job.vectors * rest_bytes(mode) / 2,
                  code_end = rest_end + job.vectors * code_bytes(mode) / 2;
-  const uint32_t rests = planes.rests - rest_bytes(mode) * lane, codes = planes.codes - code_bytes(mode) * lane;
-  const uint32_t value = constant ? ptx::load_shared(variable) : 0;
+  part.await();
+  const uint32_t value = constant ? ptx::load_shared(part.variable) : 0;
   bool valid = value <= 0xffff;
   uint64_t content = 0;
-#pragma unroll
+#pragma unroll 1
   for (uint32_t i = 0; i < 4; ++i) {
-    if (32 * i + lane >= job.vectors) continue;
-    uint32_t w[4] = {0, 0, 0, 0};
-#pragma unroll
-    for (uint32_t k = 0; k < 8; ++k) {
-      const uint32_t n = 8 * (32 * i + lane) + k;
-      uint32_t x = 0;
-      if (n < rest_end) {
-        x = ptx::load_shared_2(rests + 2 * n);
-      } else if (n < code_end) {
-        x = ptx::load_shared_2(codes + 2 * (n - rest_end));
-      } else if (!constant) {
-        x = ptx::load_shared_2(variable + 2 * (n - code_end));
+    const uint32_t n = 8 * (32 * i + lane);
+    if (32 * i + lane >= job.vectors) break;
+    uint4 w = make_uint4(0, 0, 0, 0);
+    if (n + 8 <= rest_end) {
+      const uint2 low = ptx::load_8(job.rests + 2 * n), high = ptx::load_8(job.rests + 2 * n + 8);
+      w = make_uint4(low.x, low.y, high.x, high.y);
+    } else if (n >= code_end && (n - code_end) % 8 == 0) {
+      if (!constant) w = ptx::load_shared_16(part.variable + 2 * (n - code_end));
+    } else {
+      // By half words: the pieces of the planes need not be aligned to more.
+#pragma unroll 1
+      for (uint32_t k = 0; k < 8; ++k) {
+        uint32_t x = 0;
+        if (n + k < rest_end) {
+          x = ptx::load_2(job.rests + 2 * (n + k));
+        } else if (n + k < code_end) {
+          x = ptx::load_2(job.codes + 2 * (n + k - rest_end));
+        } else if (!constant) {
+          x = ptx::load_shared_2(part.variable + 2 * (n + k - code_end));
+        }
+        w = make_uint4(w.x >> 16 | w.y << 16, w.y >> 16 | w.z << 16, w.z >> 16 | w.w << 16, w.w >> 16 | x << 16);
       }
-      valid &= x == 0 || (!constant && n < job.values);
-      if (constant) x = value;
-      if (n < job.values) w[k / 2] |= x << (k % 2 * 16);
     }
-    const uint4 v = make_uint4(w[0], w[1], w[2], w[3]);
-    add_content(content, v, static_cast<int>(i));
-    rows.store(i, v);
+    const uint32_t own = job.values > n ? min(job.values - n, 8u) : 0;
+    const uint4 kept = keep_values(w, own);
+    valid &= ((kept.x ^ w.x) | (kept.y ^ w.y) | (kept.z ^ w.z) | (kept.w ^ w.w)) == 0;
+    w = kept;
+    if (constant) {
+      valid &= (w.x | w.y | w.z | w.w) == 0;
+      const uint32_t both = value * 0x10001;
+      w = keep_values(make_uint4(both, both, both, both), own);
+    }
+    add_content(content, w, static_cast<int>(i));
+    rows.store(i, w);
   }
   return {fold_content(content, lane), valid};
 }

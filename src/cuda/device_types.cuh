@@ -12,10 +12,17 @@ namespace splitzip::cuda {
 
 // How a kernel reaches the values of a vector.
 enum Access : uint32_t {
-  kLinear = 0,  // the values of a unit lie in one piece, every vector 16-byte aligned
-  kRows = 1,    // every vector lies in one row, 16-byte aligned; rows are found by stride and page list
-  kValues = 2,  // value by value: odd channel counts, odd addresses
+  kAligned = 0,  // every vector lies in one row, 16-byte aligned
+  kValues = 1,   // value by value: odd channel counts, odd addresses
 };
+
+// Which kernel codes a tile.
+enum Kernel : uint32_t {
+  kTieredKernel = 0,   // the usual case: kAligned, mode tiered
+  kFixed4Kernel = 1,   // the same, mode fixed4
+  kGeneralKernel = 2,  // all else
+};
+inline constexpr uint32_t kKernels = 3;
 
 // One tensor of the table.
 struct alignas(128) TensorRecord {
@@ -49,6 +56,9 @@ struct alignas(128) TensorRecord {
   uint8_t mode;
   uint8_t access;
   uint8_t paged;
+  uint8_t dense;  // rows of a range lie one after the other (inside of a page)
+  uint8_t kernel;
+  uint8_t default_slot;  // slot_words is for full chunks; an entry with others takes what is due to them
 };
 
 // One entry of one frame of the batch. Addresses are of the frame unless it is said.
@@ -64,7 +74,7 @@ struct alignas(128) EntryPlan {
   uint64_t page_indices;
   uint64_t page_pointers;
   uint64_t first_block;
-  Divisor by_last_chunks;  // chunks of a unit of the last, shorter block
+  uint32_t last_chunks;  // of a unit of the last, shorter block
   uint32_t first_token;
   uint32_t tokens;
   uint32_t chunk_count;
@@ -82,7 +92,7 @@ struct alignas(128) EntryPlan {
   uint32_t frame_tiles;
   uint32_t first_group;  // of the frame
   uint32_t spill_words;  // decoding: what the frame's length leaves
-  uint32_t access;       // the tensor's, or a slower one where the request's addresses ask for it
+  uint32_t slot_words;   // of a full tile
 };
 static_assert(sizeof(TensorRecord) == 256 && sizeof(EntryPlan) == 256, "a warp loads both at once, 16 bytes a lane");
 
@@ -104,13 +114,13 @@ struct alignas(128) FramePlan {
   uint32_t error;  // 0, or the highest of kErrorKey - status of all that went wrong
 };
 
+inline constexpr uint32_t kBlockThreads = 32 * kTileChunks;  // of a kernel that codes tiles: a warp a chunk
 inline constexpr uint32_t kErrorKey = 1000;
 inline constexpr uint32_t kGroupTiles = 128;  // whose spilled words are summed up
 
 struct BatchState {
   uint32_t tile_count;
-  uint32_t next_tile;  // of those that blocks have not taken yet
-  uint32_t finished_groups;
+  uint32_t finished_blocks;  // of the last kernel of encoding
   uint32_t failed;
 };
 

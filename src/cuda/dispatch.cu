@@ -3,9 +3,8 @@
 // Calls: arguments are checked, the workspace is laid out, kernels are launched.
 #include <algorithm>
 
-#include "cuda/decode_kernel.cuh"
-#include "cuda/encode_kernel.cuh"
 #include "cuda/finish_kernel.cuh"
+#include "cuda/kernels.hpp"
 #include "cuda/plan_kernel.cuh"
 #include "cuda/table.hpp"
 
@@ -85,15 +84,14 @@ splitzip_status query(const splitzip_cuda_table* table, std::uint32_t requests, 
 
 /// Launches a kernel that waits by itself for the one before, whose end its own start may overlap.
 template <class... Parameters, class... Arguments>
-bool launch(void (*kernel)(Parameters...), std::uint32_t blocks, std::uint32_t threads, std::size_t shared,
-            cudaStream_t stream, const Arguments&... arguments) {
+bool launch(void (*kernel)(Parameters...), std::uint32_t blocks, std::uint32_t threads, cudaStream_t stream,
+            const Arguments&... arguments) {
   cudaLaunchAttribute overlap{};
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlap.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(blocks);
   config.blockDim = dim3(threads);
-  config.dynamicSmemBytes = shared;
   config.stream = stream;
   config.attrs = &overlap;
   config.numAttrs = 1;
@@ -124,40 +122,43 @@ splitzip_status run(const splitzip_cuda_table* table, const splitzip_cuda_batch*
   batch.checksums = in->checksums != 0, batch.decoding = decoding;
   batch.by_tensor_count = Divisor::of(batch.tensor_count);
 
-  // Blocks stay for many tiles, so more of them than can be resident at once are of no use.
+  // A block takes one group of tiles, or several where fewer multiprocessors are to be used.
   const std::uint32_t sms = in->max_sms != 0 ? std::min(in->max_sms, table->multiprocessors) : table->multiprocessors;
   const auto resident = [&](std::uint64_t wanted, std::uint32_t on_each) {
     return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(wanted, 1, std::uint64_t{sms} * on_each));
   };
-  const auto plan_threads =
-      static_cast<std::uint32_t>(std::clamp<std::uint64_t>((entries + 31) / 32 * 32, 256, kPlanThreads));
-  bool ok = launch(plan_kernel, 1, plan_threads, 0, stream, batch);
+  bool ok = launch(plan_kernel, 1, kPlanThreads, stream, batch);
+  for (std::uint32_t k = 0; k < kKernels; ++k) {
+    if (!table->has_kernel[k]) continue;
+    const TileKernel kernel = decoding ? decode_kernel_of(k) : encode_kernel_of(k);
+    const std::uint64_t groups = (tiles + kernel.tuning.tiles - 1) / kernel.tuning.tiles;
+    const bool all = in->max_sms == 0 && k != kGeneralKernel;
+    const std::uint32_t blocks = all ? static_cast<std::uint32_t>(std::clamp<std::uint64_t>(groups, 1, INT32_MAX))
+                                     : resident(groups, kernel.tuning.blocks);
+    ok = ok && launch(kernel.function, blocks, kBlockThreads, stream, batch);
+  }
   if (decoding) {
-    ok = ok &&
-         launch(decode_kernel, resident(tiles, kDecode.blocks), kDecode.threads, sizeof(DecodeShared), stream, batch) &&
-         launch(finish_decode_kernel, 1, kFinishThreads, 0, stream, batch);
+    ok = ok && launch(finish_decode_kernel, 1, kFinishThreads, stream, batch);
   } else {
     const std::uint64_t groups = tiles / kGroupTiles + batch.frame_count;
-    const auto parts =
-        static_cast<std::uint32_t>(std::clamp<std::uint64_t>(std::uint64_t{sms} * kFinishBlocks / groups, 1, 32));
-    ok = ok &&
-         launch(encode_kernel, resident(tiles, kEncode.blocks), kEncode.threads, sizeof(EncodeShared), stream, batch) &&
-         launch(finish_encode_kernel, resident(groups * parts, kFinishBlocks) + 1, kFinishThreads, 0, stream, batch,
-                static_cast<std::uint32_t>(groups), parts);
+    const auto parts = static_cast<std::uint32_t>(
+        std::clamp<std::uint64_t>(std::uint64_t{sms} * kFinishBlocks / groups, 1, kGroupTiles / (kFinishThreads / 32)));
+    ok = ok && launch(finish_encode_kernel, resident(groups * parts, kFinishBlocks) + 1, kFinishThreads, stream, batch,
+                      static_cast<std::uint32_t>(groups), parts);
   }
   return ok ? SPLITZIP_OK : SPLITZIP_ERROR_DEVICE;
-}
-
-template <class Kernel>
-bool allow_shared(Kernel kernel, std::size_t bytes) {
-  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)) ==
-         cudaSuccess;
 }
 
 }  // namespace
 
 bool prepare_kernels() {
-  return allow_shared(encode_kernel, sizeof(EncodeShared)) && allow_shared(decode_kernel, sizeof(DecodeShared));
+  cudaFuncAttributes attributes{};
+  for (std::uint32_t k = 0; k < kKernels; ++k) {
+    if (cudaFuncGetAttributes(&attributes, encode_kernel_of(k).function) != cudaSuccess ||
+        cudaFuncGetAttributes(&attributes, decode_kernel_of(k).function) != cudaSuccess)
+      return false;
+  }
+  return true;
 }
 
 }  // namespace splitzip::cuda

@@ -53,14 +53,14 @@ __device__ __forceinline__ void append_bits(uint32_t words, uint32_t offset, uin
   ptx::or_shared(address + 8, third);
 }
 
-// The deltas of the values in `mask` (bit 8 i + k: value k of vector i), in order.
+// The deltas of the values in `mask` (bit 8 i + k: value k of vector i), in order. The values are loaded again: they are in the first cache still.
 template <class Rows>
-__device__ __forceinline__ void store_escapes(const Rows& rows, uint32_t stash, uint32_t mask, uint32_t out) {
+__device__ __forceinline__ void store_escapes(const Rows& rows, uint32_t mask, uint32_t out) {
 #pragma unroll 1
   while (mask != 0) {
     const uint32_t n = __ffs(static_cast<int>(mask)) - 1, i = n / 8, k = n % 8;
     mask &= mask - 1;
-    ptx::store_shared_byte(out++, (2 * ptx::load_shared_2(stash + 512 * i + 2 * k) + rows.base(i, k)) >> 8);
+    ptx::store_shared_byte(out++, (2 * rows.value(i, k) + rows.base(i, k)) >> 8);
   }
 }
 
@@ -69,44 +69,64 @@ __device__ __forceinline__ uint2 join_halves(uint32_t first, uint32_t second, ui
   return make_uint2(first | ptx::shift_left_clamped(0, second, bits), ptx::shift_left_clamped(second, 0, bits));
 }
 
-// What a lane has loaded of a chunk: its vectors, and the bases of the last two. What is not there is zero.
-struct Loaded {
-  uint4 values[4];
-  uint4 bases[2];
-};
+// The lane's vectors from the last to the first, some loaded ahead of their use. What is not there is zero.
+template <bool kFull, class Rows>
+class VectorsAhead {
+ public:
+  __device__ __forceinline__ VectorsAhead(const Rows& rows, uint32_t vectors, uint32_t lane)
+      : rows_(rows), vectors_(vectors), lane_(lane) {
+#pragma unroll
+    for (int i = 3; i > 3 - kAhead; --i) load(i);
+  }
+  __device__ __forceinline__ const uint4& operator[](int i) const { return ring_[i % kAhead]; }
+  // Vector i is done with. (The compiler moves no load over the barrier; else it would have too many registers in use.)
+  __device__ __forceinline__ void release(int i) {
+    if (i >= kAhead) load(i - kAhead);
+    __syncwarp();
+  }
 
-// In all that follows, `stash` is the shared address of a copy of the lane's vectors, vector i 512 i bytes further.
+ private:
+  static constexpr int kAhead = SPLITZIP_ENCODE_AHEAD;
+
+  __device__ __forceinline__ void load(int i) {
+    ring_[i % kAhead] = kFull || 32 * i + lane_ < vectors_ ? rows_.load(i) : make_uint4(0, 0, 0, 0);
+  }
+
+  const Rows& rows_;
+  uint32_t vectors_, lane_;
+  uint4 ring_[kAhead];
+};
 
 // What is left of a lane's values once the planes are written, by halves of 16 values. Mode fixed4 has only escapes[0].
 struct Symbols {
-  uint64_t content = 0;
+  uint64_t content;
   uint32_t tier2[2], tier3[2];  // codes of the tiers
-  uint32_t bits2[2];            // length of tier2
-  uint32_t escapes[2];  // tiered: of quad b in the high nibble of byte b; fixed4: bit 8 i + k is value k of vector i
+  uint32_t bits2;               // length of tier2: of the first half in bits 0-15
+  uint32_t
+      escapes;  // tiered: of quad b in byte b, the first half's in the high nibble; fixed4: bit 8 i + k is value k of vector i
 };
 
 // Mode tiered: writes the planes.
 template <bool kFull, class Rows>
 __device__ __forceinline__ void split_tiered(const Rows& rows, const ChunkJob& job, uint32_t padding_bases,
-                                             Loaded& loaded, uint32_t pair_table, uint32_t lane, Symbols& symbols) {
+                                             uint32_t pair_table, uint32_t lane, Symbols& symbols) {
   const uint32_t vectors = job.vectors;
-  const uint64_t rests = job.rests + 8 * lane, codes = job.codes + 2 * lane;
   uint64_t content = 0;
+  VectorsAhead<kFull, Rows> ahead(rows, vectors, lane);
+  const uint64_t rests = ptx::keep(job.rests + 8 * lane);
 
 #pragma unroll
   for (int h = 1; h >= 0; --h) {
     // Look up pairs from the last to the first, and append their tier-2 and tier-3 codes.
     uint32_t tier2 = 0, tier3 = 0;
-    uint32_t even[2], odd[2];
+    uint32_t codes1[2];
 #pragma unroll
     for (int j = 1; j >= 0; --j) {
-      const uint4 v = loaded.values[2 * h + j];
-      uint4 bases = loaded.bases[j];
-      if (!kFull && 32 * (2 * h + j) + lane >= vectors)
-        bases = make_uint4(padding_bases, padding_bases, padding_bases, padding_bases);
-      if (h == 1 && (kFull || 32 * j + lane < vectors)) loaded.bases[j] = rows.bases(j);
+      const uint4 v = ahead[2 * h + j];
+      uint4 bases = make_uint4(padding_bases, padding_bases, padding_bases, padding_bases);
+      if (kFull || 32 * (2 * h + j) + lane < vectors) bases = rows.bases(2 * h + j);
       const uint32_t w[4] = {v.x, v.y, v.z, v.w}, b[4] = {bases.x, bases.y, bases.z, bases.w};
-      uint32_t pair[4], rest[2];
+      uint32_t rest[2], quad[2];
 #pragma unroll
       for (int q = 1; q >= 0; --q) {
         const uint32_t r0 = ptx::shift_left(w[2 * q + 1], w[2 * q], 1), r1 = ptx::shift_left(w[2 * q], w[2 * q + 1], 1);
@@ -114,29 +134,33 @@ __device__ __forceinline__ void split_tiered(const Rows& rows, const ChunkJob& j
         rest[q] = ptx::shift_right(rotated, rotated, 1);
         const uint32_t d0 = ptx::add_clip_halves(r0, b[2 * q], 0x0fff0fff),
                        d1 = ptx::add_clip_halves(r1, b[2 * q + 1], 0x0fff0fff);
-        pair[2 * q] = ptx::load_shared(ptx::dot_bytes(d0, kPairWeights, pair_table));
-        pair[2 * q + 1] = ptx::load_shared(ptx::dot_bytes(d1, kPairWeights, pair_table));
+        const uint32_t pair[2] = {ptx::load_shared(ptx::dot_bytes(d0, kPairWeights, pair_table)),
+                                  ptx::load_shared(ptx::dot_bytes(d1, kPairWeights, pair_table))};
+        quad[q] = ptx::permute(pair[0], pair[1], 0x0062);
+#pragma unroll
+        for (int p = 1; p >= 0; --p) {
+          tier2 = ptx::shift_left(pair[p], tier2, pair[p]);
+          const uint32_t turned = ptx::shift_left(pair[p], pair[p], kTier3Rotation);
+          tier3 = ptx::shift_left(turned, tier3, turned);
+        }
       }
       if (kFull || 32 * (2 * h + j) + lane < vectors) ptx::store_8(rests + 256 * (2 * h + j), rest[0], rest[1]);
-#pragma unroll
-      for (int p = 3; p >= 0; --p) {
-        tier2 = ptx::shift_left(pair[p], tier2, pair[p]);
-        const uint32_t turned = ptx::shift_left(pair[p], pair[p], kTier3Rotation);
-        tier3 = ptx::shift_left(turned, tier3, turned);
-      }
-      even[j] = ptx::permute(pair[0], pair[2], 0x0062);
-      odd[j] = ptx::permute(pair[1], pair[3], 0x0062);
+      codes1[j] = ptx::permute(quad[0], quad[1], 0x5140);  // of the first pairs of both quads, then of the second ones
       add_content(content, v, 2 * h + j);
+      ahead.release(2 * h + j);
     }
 
     // Tier-1 codes of the half, and its escapes: quad b in the high nibble of byte b.
-    const uint32_t evens = ptx::permute(even[0], even[1], 0x5410), odds = ptx::permute(odd[0], odd[1], 0x5410);
+    const uint32_t evens = ptx::permute(codes1[0], codes1[1], 0x5410),
+                   odds = ptx::permute(codes1[0], codes1[1], 0x7632);
     const uint32_t tier1 = (evens & 0x0f0f0f0f) | ((odds << 4) & 0xf0f0f0f0);
     symbols.tier2[h] = tier2, symbols.tier3[h] = tier3;
-    symbols.escapes[h] = (odds & 0xc0c0c0c0) | ((evens >> 2) & 0x30303030);
-    if (kFull || 32 * (2 * h) + lane < vectors) ptx::store_2(codes + 64 * (2 * h), tier1);
-    if (kFull || 32 * (2 * h + 1) + lane < vectors) ptx::store_2(codes + 64 * (2 * h + 1), tier1 >> 16);
-    symbols.bits2[h] = 2 * count_threes(tier1);
+    const uint32_t escapes = (odds & 0xc0c0c0c0) | ((evens >> 2) & 0x30303030);
+    symbols.escapes = h == 1 ? escapes >> 4 : symbols.escapes | escapes;
+    const uint64_t codes = job.codes + 2 * lane + 128 * h;
+    if (kFull || 32 * (2 * h) + lane < vectors) ptx::store_2(codes, tier1);
+    if (kFull || 32 * (2 * h + 1) + lane < vectors) ptx::store_2(codes + 64, tier1 >> 16);
+    symbols.bits2 = h == 1 ? count_threes(tier1) << 17 : symbols.bits2 + 2 * count_threes(tier1);
   }
   symbols.content = content;
 }
@@ -144,13 +168,13 @@ __device__ __forceinline__ void split_tiered(const Rows& rows, const ChunkJob& j
 // Mode tiered: the variable part.
 template <class Rows>
 __device__ __forceinline__ Encoded join_tiered(const Rows& rows, const Symbols& symbols, uint32_t vectors,
-                                               uint32_t stash, uint32_t variable, uint32_t lane) {
+                                               uint32_t variable, uint32_t lane) {
   const auto& [content, tier2, tier3, bits2, escapes] = symbols;
 
   // Counts of the lanes before this one, all in one scan.
-  const uint32_t bits3 = 2 * count_threes(tier2[0]);
-  const uint32_t own_escapes = __popc(escapes[0] | escapes[1] >> 4);
-  const uint32_t own = (bits2[0] + bits2[1]) / 2 | (bits3 / 2 + count_threes(tier2[1])) << 11 | own_escapes << 22;
+  const uint32_t half2 = bits2 & 0xffff, half3 = 2 * count_threes(tier2[0]);
+  const uint32_t own_escapes = __popc(escapes);
+  const uint32_t own = (half2 + (bits2 >> 16)) / 2 | (half3 / 2 + count_threes(tier2[1])) << 11 | own_escapes << 22;
   const uint32_t through = ptx::scan_add(own), before = through - own, total = ptx::from_lane(through, 31);
   const uint32_t end2 = 2 * (total & 0x7ff), end3 = end2 + (total >> 10 & 0xffe);
   const uint32_t escape_start = (end3 + 7) / 8;
@@ -166,33 +190,33 @@ __device__ __forceinline__ Encoded join_tiered(const Rows& rows, const Symbols& 
 #pragma unroll 1
   for (uint32_t j = lane; j < words; j += 32) ptx::store_shared(variable + 4 * j, 0);
   __syncwarp();
-  const uint2 string2 = join_halves(tier2[0], tier2[1], bits2[0]), string3 = join_halves(tier3[0], tier3[1], bits3);
+  const uint2 string2 = join_halves(tier2[0], tier2[1], half2), string3 = join_halves(tier3[0], tier3[1], half3);
   append_bits(variable, 2 * (before & 0x7ff), string2.x, string2.y);
   append_bits(variable, end2 + (before >> 10 & 0xffe), string3.x, string3.y);
   if (total >> 22 != 0) {
     __syncwarp();
-    const uint32_t mask = ptx::permute(escapes[0] >> 4 | escapes[0] >> 8, escapes[1] >> 4 | escapes[1] >> 8, 0x6420);
-    store_escapes(rows, stash, mask, variable + escape_start + (before >> 22));
+    const uint32_t first = escapes >> 4 & 0x0f0f0f0f, second = escapes & 0x0f0f0f0f;
+    const uint32_t mask = ptx::permute(first | first >> 4, second | second >> 4, 0x6420);
+    store_escapes(rows, mask, variable + escape_start + (before >> 22));
   }
   return result;
 }
 
 // Mode fixed4: writes the planes.
 template <bool kFull, class Rows>
-__device__ __forceinline__ void split_fixed4(const Rows& rows, const ChunkJob& job, Loaded& loaded, uint32_t lane,
-                                             Symbols& symbols) {
+__device__ __forceinline__ void split_fixed4(const Rows& rows, const ChunkJob& job, uint32_t lane, Symbols& symbols) {
   const uint32_t vectors = job.vectors;
-  const uint64_t rests = job.rests + 8 * lane, codes = job.codes + 4 * lane;
   uint64_t content = 0;
   uint32_t mask = 0;
+  VectorsAhead<kFull, Rows> ahead(rows, vectors, lane);
+  const uint64_t rests = ptx::keep(job.rests + 8 * lane);
 #pragma unroll
   for (int h = 1; h >= 0; --h) {
 #pragma unroll
     for (int j = 1; j >= 0; --j) {
-      const uint4 v = loaded.values[2 * h + j];
-      uint4 bases = loaded.bases[j];
-      if (!kFull && 32 * (2 * h + j) + lane >= vectors) bases = make_uint4(0, 0, 0, 0);
-      if (h == 1 && (kFull || 32 * j + lane < vectors)) loaded.bases[j] = rows.bases(j);
+      const uint4 v = ahead[2 * h + j];
+      uint4 bases = make_uint4(0, 0, 0, 0);
+      if (kFull || 32 * (2 * h + j) + lane < vectors) bases = rows.bases(2 * h + j);
       const uint32_t w[4] = {v.x, v.y, v.z, v.w}, b[4] = {bases.x, bases.y, bases.z, bases.w};
       uint32_t rest[2], packed[2];
 #pragma unroll
@@ -208,7 +232,7 @@ __device__ __forceinline__ void split_fixed4(const Rows& rows, const ChunkJob& j
       const uint32_t code = ptx::permute(packed[0], packed[1], 0x6420);
       if (kFull || 32 * (2 * h + j) + lane < vectors) {
         ptx::store_8(rests + 256 * (2 * h + j), rest[0], rest[1]);
-        ptx::store_4(codes + 128 * (2 * h + j), code);
+        ptx::store_4(job.codes + 4 * lane + 128 * (2 * h + j), code);
       }
       // Escapes of the vector: nibbles of ones, as eight neighbouring bits of the mask.
       uint32_t ones = code & code >> 1;
@@ -219,16 +243,17 @@ __device__ __forceinline__ void split_fixed4(const Rows& rows, const ChunkJob& j
         mask |= ((ones | ones >> 12) & 0xff) << (8 * (2 * h + j));
       }
       add_content(content, v, 2 * h + j);
+      ahead.release(2 * h + j);
     }
   }
-  symbols.content = content, symbols.escapes[0] = mask;
+  symbols.content = content, symbols.escapes = mask;
 }
 
 // Mode fixed4: the variable part.
 template <class Rows>
 __device__ __forceinline__ Encoded join_fixed4(const Rows& rows, const Symbols& symbols, uint32_t vectors,
-                                               uint32_t stash, uint32_t variable, uint32_t lane) {
-  const uint32_t mask = symbols.escapes[0];
+                                               uint32_t variable, uint32_t lane) {
+  const uint32_t mask = symbols.escapes;
   Encoded result{0, kKindCoded, fold_content(symbols.content, lane)};
   if (!ptx::any_lane(mask != 0)) return result;
   const uint32_t own = __popc(mask), through = ptx::scan_add(own), total = ptx::from_lane(through, 31);
@@ -239,34 +264,39 @@ __device__ __forceinline__ Encoded join_fixed4(const Rows& rows, const Symbols& 
   }
   if (lane == 0) ptx::store_shared(variable + 4 * result.words - 4, 0);
   __syncwarp();
-  store_escapes(rows, stash, mask, variable + through - own);
+  store_escapes(rows, mask, variable + through - own);
   return result;
 }
 
 // Mode raw: writes the plane.
-__device__ __forceinline__ void copy_raw(const ChunkJob& job, const Loaded& loaded, uint32_t lane, Symbols& symbols) {
-  const auto& values = loaded.values;
-#pragma unroll
-  for (uint32_t i = 0; i < 4; ++i) {
-    if (32 * i + lane < job.vectors) ptx::store_16(job.rests + kVectorBytes * (32 * i + lane), values[i]);
-  }
+template <class Rows>
+__device__ __forceinline__ Encoded copy_raw(const Rows& rows, const ChunkJob& job, uint32_t lane) {
   uint64_t content = 0;
+  VectorsAhead<false, Rows> ahead(rows, job.vectors, lane);
 #pragma unroll
-  for (int i = 0; i < 4; ++i) add_content(content, values[i], i);
-  symbols.content = content;
+  for (int i = 3; i >= 0; --i) {
+    const uint4 v = ahead[i];
+    if (32 * i + lane < job.vectors) ptx::store_16(job.rests + kVectorBytes * (32 * i + lane), v);
+    add_content(content, v, i);
+    ahead.release(i);
+  }
+  return {0, kKindRaw, fold_content(content, lane)};
 }
 
 // Raw or constant in a coded mode: the chunk's bytes in order through its planes and its variable part.
-__device__ __forceinline__ void encode_plain(const ChunkJob& job, uint32_t mode, uint32_t stash, uint32_t variable,
+template <class Rows>
+__device__ __forceinline__ void encode_plain(const Rows& rows, const ChunkJob& job, uint32_t mode, uint32_t variable,
                                              uint32_t lane, Encoded& result) {
   // All values equal?
-  const uint32_t first = ptx::from_lane(ptx::load_shared(stash), 0) & 0xffff, both = first * 0x10001;
+  const uint32_t first = ptx::from_lane(lane == 0 ? rows.value(0, 0) : 0, 0), both = first * 0x10001;
   bool equal = true;
 #pragma unroll 1
   for (uint32_t i = 0; i < 4; ++i) {
-    const uint4 w = ptx::load_shared_16(stash + 512 * i);
     const uint32_t n = 8 * (32 * i + lane), left = job.values > n ? job.values - n : 0;
+    if (left == 0) continue;
+    const uint4 w = rows.load(i);
     const uint32_t words[4] = {w.x, w.y, w.z, w.w};
+#pragma unroll
     for (uint32_t k = 0; k < 4; ++k) {
       const uint32_t keep = left >= 2 * k + 2 ? 0xffffffff : left > 2 * k ? 0xffff : 0;
       equal &= ((words[k] ^ both) & keep) == 0;
@@ -286,17 +316,18 @@ __device__ __forceinline__ void encode_plain(const ChunkJob& job, uint32_t mode,
   for (uint32_t i = 0; i < 4; ++i) {
     if (32 * i + lane >= job.vectors) break;
     const uint32_t n = 8 * (32 * i + lane);
-    uint4 w = ptx::load_shared_16(stash + 512 * i);
-    if (constant) w = make_uint4(0, 0, 0, 0);
-    const uint32_t words4[4] = {w.x, w.y, w.z, w.w};
+    uint4 w = make_uint4(0, 0, 0, 0);
+    if (!constant) w = rows.load(i);
     if (n + 8 <= rest_end) {
       ptx::store_8(job.rests + 2 * n, w.x, w.y);
       ptx::store_8(job.rests + 2 * n + 8, w.z, w.w);
     } else if (n >= code_end && (n - code_end) % 8 == 0) {
       if (!constant) ptx::store_shared_16(variable + 2 * (n - code_end), w);
     } else {
+#pragma unroll 1
       for (uint32_t k = 0; k < 8; ++k) {
-        const uint32_t x = words4[k / 2] >> (k % 2 * 16);
+        const uint32_t x = w.x;
+        w = make_uint4(w.x >> 16 | w.y << 16, w.y >> 16 | w.z << 16, w.z >> 16 | w.w << 16, w.w >> 16);
         if (n + k < rest_end) {
           ptx::store_2(job.rests + 2 * (n + k), x);
         } else if (n + k < code_end) {

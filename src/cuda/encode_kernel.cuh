@@ -1,111 +1,75 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Second kernel of encoding. Blocks stay and take tile after tile. Eight warps encode chunks; each loads its next one meanwhile. One more prepares
-// the jobs of tiles ahead, and that or another one completes tiles: it puts the variable parts one after the other and writes the directory.
+// Second kernel of encoding: planes, slots and the directory but for the tile records. A block prepares a few tiles at once and then encodes one after
+// the other, a warp a chunk.
 #pragma once
 
 #include "cuda/encode_chunk.cuh"
-#include "cuda/tuning.cuh"
 
 namespace splitzip::cuda {
 
+template <uint32_t kTiles>
 struct EncodeShared {
-  uint4 values[kTileChunks][kChunkVectors];
-  uint32_t variable[kEncode.jobs][kTileChunks][kVariableWords];
-  uint32_t pair_tables[kEncode.jobs][kPairWords];
-  TileRing<kEncode.jobs> ring;
-  Encoded encoded[kEncode.jobs][kTileChunks];
-  uint64_t done[kEncode.jobs];  // the chunks of the tile are encoded
-  uint32_t at[kTileChunks];     // the chunk that a warp encodes
+  uint32_t variable[kTileChunks][kVariableWords];
+  uint32_t pair_tables[kTiles][kPairWords];
+  TileJob jobs[kTiles];
+  Encoded encoded[2][kTileChunks];  // of two tiles, so that a warp may be one ahead
 };
 
-// Prepares the job of a tile and brings its pair table; false at the end.
-__device__ __forceinline__ bool prepare_encoding(const Batch& batch, EncodeShared& shared, TileQueue& queue, uint32_t n,
-                                                 uint32_t lane) {
-  const uint32_t slot = n % kEncode.jobs, ready = ptx::shared_address(&shared.ring.ready[slot]);
-  TileJob& job = shared.ring.jobs[slot];
-  const bool more = queue.prepare(job);
-  if (more && job.tensor.mode == kTiered) {
-    const uint64_t table = batch.pair_tables + uint64_t{4 * kPairWords} * job.tensor.index;
-    for (uint32_t j = lane; j < kPairWords / 4; j += 32)
-      ptx::copy_16_async(ptx::shared_address(&shared.pair_tables[slot][4 * j]), table + 16 * j);
+// Pair tables of the tiles' tensors, by all warps but the first.
+template <uint32_t kTiles>
+__device__ __forceinline__ void copy_pair_tables(const Batch& batch, uint32_t (&tables)[kTiles][kPairWords],
+                                                 uint32_t first, uint32_t count) {
+  for (uint32_t j = threadIdx.x - 32; j < kTiles * (kPairWords / 4); j += kBlockThreads - 32) {
+    const uint32_t t = j / (kPairWords / 4), at = j % (kPairWords / 4);
+    const uint32_t tensor = tensor_of_entry(batch, entry_of_tile(batch, min(first + t, count - 1)));
+    ptx::copy_16_async(ptx::shared_address(&tables[t][4 * at]),
+                       batch.pair_tables + uint64_t{4 * kPairWords} * tensor + 16 * at);
   }
-  __syncwarp();
-  ptx::arrive_after_copies(ready);
-  ptx::arrive(ready);
-  return more;
+  ptx::wait_all_copies();
 }
 
-template <bool kFull, class Rows>
-__device__ __forceinline__ void load_vectors(const Rows& rows, uint32_t vectors, uint32_t lane, Loaded& loaded) {
-#pragma unroll
-  for (uint32_t i = 0; i < 4; ++i) {
-    const bool present = kFull || 32 * i + lane < vectors;
-    loaded.values[i] = present ? rows.load(i) : make_uint4(0, 0, 0, 0);
-  }
-}
-
-// Starts to load chunk c of the tile.
-__device__ __forceinline__ void load_chunk(const TileJob& job, uint32_t c, uint32_t lane, Loaded& loaded) {
-  if (c >= job.chunk_count) return;
-  const ChunkJob& chunk = job.chunks[c];
-  if (job.entry.access == kLinear && chunk.vectors == kChunkVectors) {
-    load_vectors<true>(ChunkRows<kLinear>(job, chunk, lane), kChunkVectors, lane, loaded);
+template <uint32_t kMode, bool kFull, class Rows>
+__device__ __forceinline__ void split_chunk(const Rows& rows, const TileJob& tile, const ChunkJob& job,
+                                            uint32_t pair_table, uint32_t lane, Symbols& symbols) {
+  if constexpr (kMode == kTiered) {
+    split_tiered<kFull>(rows, job, tile.padding_bases, pair_table, lane, symbols);
   } else {
-    with_rows(job, chunk, lane, [&](const auto& rows) { load_vectors<false>(rows, chunk.vectors, lane, loaded); });
+    split_fixed4<kFull>(rows, job, lane, symbols);
   }
 }
 
-// Writes the planes of the chunk.
-template <class Rows>
-__device__ __forceinline__ void split_chunk(const Rows& rows, const TileJob& job, const ChunkJob& chunk, Loaded& loaded,
-                                            uint32_t stash, uint32_t pair_table, uint32_t lane, Symbols& symbols) {
-  const bool full = chunk.vectors == kChunkVectors;
-  if (job.tensor.mode != kRaw) {
-#pragma unroll
-    for (uint32_t j = 0; j < 2; ++j) {
-      if (full || 32 * (2 + j) + lane < chunk.vectors) loaded.bases[j] = rows.bases(2 + j);
+template <uint32_t kMode, class Rows>
+__device__ __forceinline__ Encoded encode_chunk(const Rows& rows, const TileJob& tile, const ChunkJob& job,
+                                                uint32_t pair_table, uint32_t variable, uint32_t lane) {
+  if constexpr (kMode == kRaw) {
+    return copy_raw(rows, job, lane);
+  } else {
+    // The usual chunk has a version of its own.
+    Symbols symbols;
+    if (Rows::kWholeVectors && job.linear != 0 && job.vectors == kChunkVectors) {
+      split_chunk<kMode, true>(LinearRows(job, lane), tile, job, pair_table, lane, symbols);
+    } else {
+      split_chunk<kMode, false>(rows, tile, job, pair_table, lane, symbols);
     }
-  }
-#pragma unroll
-  for (uint32_t i = 0; i < 4; ++i) ptx::store_shared_16(stash + 512 * i, loaded.values[i]);
-  switch (job.tensor.mode) {
-    case kTiered:
-      if (full) {
-        split_tiered<true>(rows, chunk, 0, loaded, pair_table, lane, symbols);
-      } else {
-        split_tiered<false>(rows, chunk, job.padding_bases, loaded, pair_table, lane, symbols);
-      }
-      break;
-    case kFixed4:
-      if (full) {
-        split_fixed4<true>(rows, chunk, loaded, lane, symbols);
-      } else {
-        split_fixed4<false>(rows, chunk, loaded, lane, symbols);
-      }
-      break;
-    default: copy_raw(chunk, loaded, lane, symbols);
+    Encoded e;
+    if constexpr (kMode == kTiered) {
+      e = join_tiered(rows, symbols, job.vectors, variable, lane);
+    } else {
+      e = join_fixed4(rows, symbols, job.vectors, variable, lane);
+    }
+    if (e.kind == kKindRaw) encode_plain(rows, job, kMode, variable, lane, e);
+    return e;
   }
 }
 
-// Puts its variable part together.
-template <class Rows>
-__device__ __forceinline__ Encoded join_chunk(const Rows& rows, const TileJob& job, const ChunkJob& chunk,
-                                              const Symbols& symbols, uint32_t stash, uint32_t variable,
-                                              uint32_t lane) {
-  switch (job.tensor.mode) {
-    case kTiered: return join_tiered(rows, symbols, chunk.vectors, stash, variable, lane);
-    case kFixed4: return join_fixed4(rows, symbols, chunk.vectors, stash, variable, lane);
-    default: return {0, kKindRaw, fold_content(symbols.content, lane)};
-  }
-}
-
-// Directory of the tile: lane l is chunk l.
-__device__ __forceinline__ void write_directory(const Batch& batch, const TileJob& job, Encoded e, uint32_t total,
-                                                uint32_t lane) {
+// Directory of the tile, by one warp: lane l is chunk l.
+__device__ __forceinline__ void write_directory(const Batch& batch, const TileJob& job, const Encoded* encoded,
+                                                uint32_t total, uint32_t lane) {
   const EntryPlan& entry = job.entry;
   uint32_t sum = 0;
   if (lane < job.chunk_count) {
+    const Encoded e = encoded[lane];
     const uint32_t c = job.tile * kTileChunks + lane, record = e.words | e.kind << 8;
     const uint32_t checksum = batch.checksums != 0 ? finalize(job.chunks[lane].seed + e.folded) : 0;
     ptx::store_2(entry.records + uint64_t{2} * c, record);
@@ -122,122 +86,91 @@ __device__ __forceinline__ void write_directory(const Batch& batch, const TileJo
   }
 }
 
-// Variable parts of the tile, one after the other: into the slot, then into staging.
-__device__ __forceinline__ uint32_t write_variable(const Batch& batch, const TileJob& job,
-                                                   const uint32_t (&variable)[kTileChunks][kVariableWords],
-                                                   uint32_t words, uint32_t lane) {
-  const uint32_t through = ptx::scan_add(words), total = ptx::from_lane(through, 31), slot_words = job.slot_words;
-  const uint64_t staging = reinterpret_cast<uint64_t>(batch.staging) +
-                           uint64_t{4} * job.batch_tile * batch.staging_words - uint64_t{4} * slot_words;
-  uint32_t offset = 0;
+// Where the variable part of a chunk goes: into the slot, then into staging.
+__device__ __forceinline__ void write_variable(const Batch& batch, const TileJob& job, uint32_t variable,
+                                               uint32_t start, uint32_t words, uint32_t lane) {
+  const uint32_t slot_words = job.slot_words;
+  const uint64_t slot = job.slot;
 #pragma unroll 1
-  for (uint32_t c = 0; c < job.chunk_count; ++c) {
-    const uint32_t end = ptx::from_lane(through, c);
-#pragma unroll 1
-    for (uint32_t m = offset + lane; m < end; m += 32) {
-      ptx::store_4((m < slot_words ? job.slot : staging) + uint64_t{4} * m, variable[c][m - offset]);
-    }
-    offset = end;
-  }
-#pragma unroll 1
-  for (uint32_t m = total + lane; m < slot_words; m += 32) ptx::store_4(job.slot + uint64_t{4} * m, 0);
-  return total;
-}
-
-__device__ __forceinline__ void encode_chunks(EncodeShared& shared) {
-  auto stash = [&] {
-    return ptx::shared_address(&shared.values[0][0]) +
-           16 * (ptx::thread_index() / 32 * kChunkVectors + ptx::lane_index());
-  };
-  auto here = [&] { return ptx::shared_address(&shared.at[ptx::thread_index() / 32]); };
-  Loaded loaded;
-  uint32_t at = shared.ring.take(ptx::lane_index());
-  load_chunk(shared.ring.job_of(at), at % kTileChunks, ptx::lane_index(), loaded);
-  for (;;) {
-    Symbols symbols;
-    {
-      const uint32_t slot = at / kTileChunks % kEncode.jobs, c = at % kTileChunks, lane = ptx::lane_index();
-      const TileJob& job = shared.ring.jobs[slot];
-      if (job.chunk_count == 0) return;
-      if (lane == 0) ptx::store_shared(here(), at);
-      if (c < job.chunk_count) {
-        const uint32_t pair_table = ptx::shared_address(shared.pair_tables[slot]);
-        with_rows(job, job.chunks[c], lane, [&](const auto& rows) {
-          split_chunk(rows, job, job.chunks[c], loaded, stash(), pair_table, lane, symbols);
-        });
-      }
-      __syncwarp();
-    }
-
-    // The next chunk is on its way while the variable part of this one is put together.
-    at = shared.ring.take(ptx::lane_index());
-    load_chunk(shared.ring.job_of(at), at % kTileChunks, ptx::lane_index(), loaded);
-    const uint32_t lane = ptx::lane_index(), current = ptx::load_shared(here());
-    const uint32_t slot = current / kTileChunks % kEncode.jobs, c = current % kTileChunks;
-    const TileJob& job = shared.ring.jobs[slot];
-    const ChunkJob& chunk = job.chunks[c];
-    if (c < job.chunk_count) {
-      const uint32_t variable = ptx::shared_address(shared.variable[slot][c]);
-      Encoded e = with_rows(job, chunk, lane, [&](const auto& rows) {
-        return join_chunk(rows, job, chunk, symbols, stash(), variable, lane);
-      });
-      if (e.kind == kKindRaw && job.tensor.mode != kRaw) {
-        __syncwarp();
-        encode_plain(chunk, job.tensor.mode, stash(), variable, lane, e);
-      }
-      if (lane == 0) shared.encoded[slot][c] = e;
-    }
-    __syncwarp();
-    if (lane == 0) ptx::arrive(ptx::shared_address(&shared.done[slot]));
-  }
-}
-
-// Completes tile n once its chunks are encoded; false at the end.
-__device__ __forceinline__ bool complete_tile(const Batch& batch, EncodeShared& shared, uint32_t n, uint32_t lane) {
-  const uint32_t slot = n % kEncode.jobs;
-  const TileJob& job = shared.ring.jobs[slot];
-  shared.ring.wait_ready(n);
-  if (job.chunk_count == 0) return false;
-  ptx::wait(ptx::shared_address(&shared.done[slot]), n / kEncode.jobs & 1);
-  const Encoded e = lane < job.chunk_count ? shared.encoded[slot][lane] : Encoded{0, 0, 0};
-  const uint32_t total = write_variable(batch, job, shared.variable[slot], e.words, lane);
-  write_directory(batch, job, e, total, lane);
-  __syncwarp();
-  if (lane == 0) ptx::arrive(ptx::shared_address(&shared.ring.released[slot]));
-  return true;
-}
-
-__global__ void __launch_bounds__(kEncode.threads, kEncode.blocks) encode_kernel(const __grid_constant__ Batch batch) {
-  extern __shared__ uint4 memory[];
-  EncodeShared& shared = *reinterpret_cast<EncodeShared*>(memory);
-  const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  if (threadIdx.x == 0) {
-    shared.ring.init(64, 1);
-    for (uint64_t& done : shared.done) ptx::init_barrier(ptx::shared_address(&done), kTileChunks);
-  }
-  ptx::allow_next_grid();
-  ptx::wait_for_previous_grid();
-  __syncthreads();
-  if (warp < kTileChunks) {
-    encode_chunks(shared);
-  } else if (warp == kTileChunks) {
-    TileQueue queue(batch, lane);
-    uint32_t n = 0;
-    bool more = true;
-    if constexpr (kEncode.threads / 32 > kTileChunks + 1) {
-      for (; more; ++n) {
-        shared.ring.wait_released(n);
-        more = prepare_encoding(batch, shared, queue, n, lane);
-      }
+  for (uint32_t j = lane; j < words; j += 32) {
+    const uint32_t at = start + j, x = ptx::load_shared(variable + 4 * j);
+    if (at < slot_words) {
+      ptx::store_4(slot + uint64_t{4} * at, x);
     } else {
-      // One warp for both: it stays as far ahead as there are jobs.
-      for (; more && n < kEncode.jobs; ++n) more = prepare_encoding(batch, shared, queue, n, lane);
-      for (uint32_t m = 0; complete_tile(batch, shared, m, lane); ++m) {
-        if (more) more = prepare_encoding(batch, shared, queue, n++, lane);
-      }
+      ptx::store_4(reinterpret_cast<uint64_t>(batch.staging) +
+                       4 * (uint64_t{job.batch_tile} * batch.staging_words + (at - slot_words)),
+                   x);
     }
-  } else {
-    for (uint32_t n = 0; complete_tile(batch, shared, n, lane);) ++n;
+  }
+}
+
+// The tile that all warps have encoded.
+__device__ __forceinline__ void write_tile(const Batch& batch, const TileJob& job, const Encoded* encoded,
+                                           uint32_t variable, uint32_t warp, uint32_t lane) {
+  const uint32_t words = lane < job.chunk_count ? encoded[lane].words : 0;
+  const uint32_t start = ptx::sum_over_warp(lane < warp ? words : 0), own = ptx::from_lane(words, warp);
+  write_variable(batch, job, variable, start, own, lane);
+  if (warp == 0) write_directory(batch, job, encoded, ptx::sum_over_warp(words), lane);
+  if (warp == kTileChunks - 1) {
+    for (uint32_t j = start + own + lane; j < job.slot_words; j += 32) ptx::store_4(job.slot + uint64_t{4} * j, 0);
+  }
+  __syncwarp();
+}
+
+// f(rows, mode) with the constants that belong to the kernel's tiles.
+template <uint32_t kKernel>
+__device__ __forceinline__ Encoded encode_with(const TileJob& tile, const ChunkJob& job, uint32_t pair_table,
+                                               uint32_t variable, uint32_t lane) {
+  const ChunkRows<kAligned> vectors(tile, job, lane);
+  if constexpr (kKernel == kTieredKernel) return encode_chunk<kTiered>(vectors, tile, job, pair_table, variable, lane);
+  if constexpr (kKernel == kFixed4Kernel) return encode_chunk<kFixed4>(vectors, tile, job, pair_table, variable, lane);
+  const ChunkRows<kValues> values(tile, job, lane);
+  switch (tile.tensor.mode) {
+    case kTiered: return encode_chunk<kTiered>(values, tile, job, pair_table, variable, lane);
+    case kFixed4: return encode_chunk<kFixed4>(values, tile, job, pair_table, variable, lane);
+    default: break;
+  }
+  return tile.tensor.access == kAligned ? encode_chunk<kRaw>(vectors, tile, job, pair_table, variable, lane)
+                                        : encode_chunk<kRaw>(values, tile, job, pair_table, variable, lane);
+}
+
+template <uint32_t kKernel>
+constexpr Tuning encode_tuning() {
+  return kKernel == kGeneralKernel ? kGeneral : kEncode;
+}
+
+template <uint32_t kKernel>
+__global__ void __launch_bounds__(kBlockThreads, encode_tuning<kKernel>().blocks)
+    encode_kernel(const __grid_constant__ Batch batch) {
+  constexpr uint32_t kTiles = encode_tuning<kKernel>().tiles;
+  __shared__ EncodeShared<kTiles> shared;
+  ptx::wait_for_previous_grid();
+  ptx::allow_next_grid();
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const uint32_t count = ptx::load_4(reinterpret_cast<uint64_t>(&batch.state->tile_count));
+#pragma unroll 1
+  for (uint32_t first = blockIdx.x * kTiles; first < count; first += gridDim.x * kTiles) {
+    if (warp == 0) {
+      prepare_tiles(batch, shared.jobs, kKernel, first, count, lane);
+    } else if (kKernel != kFixed4Kernel) {
+      copy_pair_tables(batch, shared.pair_tables, first, count);
+    }
+    __syncthreads();
+    const uint32_t variable = ptx::shared_address(shared.variable[warp]);
+#pragma unroll 1
+    for (uint32_t t = 0; t < kTiles; ++t) {
+      const TileJob& tile = shared.jobs[t];
+      if (tile.chunk_count == 0) continue;
+      Encoded* const encoded = shared.encoded[t % 2];
+      if (warp < tile.chunk_count) {
+        const Encoded e =
+            encode_with<kKernel>(tile, tile.chunks[warp], ptx::shared_address(shared.pair_tables[t]), variable, lane);
+        if (lane == 0) encoded[warp] = e;
+      }
+      __syncthreads();
+      write_tile(batch, tile, encoded, variable, warp, lane);
+    }
+    __syncthreads();
   }
 }
 

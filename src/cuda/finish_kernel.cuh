@@ -33,7 +33,7 @@ __device__ inline void complete_frame(const Batch& batch, uint32_t f) {
   const uint32_t spill_words = load_fresh(frame.spill_words);
   TwelveWords header = header_words(batch, frame, spill_words);
   header.w[10] = hash_u64(HashDomain::kNonce, frame.nonce) + load_fresh(frame.directory_sum);
-  header.w[11] = hash_header(header) + frame.entry_sum;
+  header.w[11] = hash_header(header) + load_fresh(frame.entry_sum);
   store_words(frame.data, header);
   report(batch, f, frame.known_bytes + uint64_t{4} * spill_words, SPLITZIP_OK);
 }
@@ -56,10 +56,26 @@ struct GroupSums {
   uint32_t before[kFinishThreads / 32], own[kFinishThreads / 32];
 };
 
-// Puts one of several parts of the spilled words of a group of tiles where they belong, the first one also their tile records.
+// Moves words that lie apart from `first` on, by a warp.
+__device__ inline void move_words(uint64_t to, uint64_t from, uint32_t first, uint32_t count, uint32_t lane) {
+  constexpr uint32_t kRounds = 8;
+  for (uint32_t j = first + lane; j < count; j += 32 * kRounds) {
+    uint32_t x[kRounds];
+#pragma unroll
+    for (uint32_t k = 0; k < kRounds; ++k)
+      x[k] = j + 32 * k < count ? ptx::load_4(from + uint64_t{4} * (j + 32 * k)) : 0;
+#pragma unroll
+    for (uint32_t k = 0; k < kRounds; ++k) {
+      if (j + 32 * k < count) ptx::store_4(to + uint64_t{4} * (j + 32 * k), x[k]);
+    }
+  }
+}
+
+// Puts the spilled words of one of several parts of a group of tiles where they belong, the first part also the group's tile records.
 __device__ inline void order_spill(const Batch& batch, FramePlan& frame, uint32_t group, uint32_t part, uint32_t parts,
                                    GroupSums& sums) {
-  static_assert(kFinishThreads >= kGroupTiles);
+  static_assert(kFinishThreads > kGroupTiles);
+  constexpr uint32_t kWarps = kFinishThreads / 32;
   const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const uint32_t first = group * kGroupTiles, tiles = min(kGroupTiles, frame.tile_count - first);
   const uint64_t tile = frame.tiles_before + first;
@@ -74,25 +90,26 @@ __device__ inline void order_spill(const Batch& batch, FramePlan& frame, uint32_
   __syncthreads();
   uint32_t start = through - own;
   before = 0;
-  for (uint32_t w = 0; w < kFinishThreads / 32; ++w) {
+  for (uint32_t w = 0; w < kWarps; ++w) {
     before += sums.before[w];
     if (w < warp) start += sums.own[w];
   }
   if (threadIdx.x <= kGroupTiles) sums.starts[threadIdx.x] = start;
 
   // Tile records, in the frame and in the directory checksum.
-  uint32_t h = 0;
-  if (threadIdx.x < tiles && part == 0) {
-    ptx::store_4(frame.tile_records + uint64_t{4} * (first + threadIdx.x), before + start);
-    h = hash_words(HashDomain::kTile, first + threadIdx.x, before + start);
+  if (part == 0) {
+    uint32_t h = 0;
+    if (threadIdx.x < tiles) {
+      ptx::store_4(frame.tile_records + uint64_t{4} * (first + threadIdx.x), before + start);
+      h = hash_words(HashDomain::kTile, first + threadIdx.x, before + start);
+    }
+    h = ptx::sum_over_warp(h);
+    if (lane == 0) atomicAdd(&frame.directory_sum, h);
   }
-  h = ptx::sum_over_warp(h);
-  if (lane == 0 && h != 0) atomicAdd(&frame.directory_sum, h);
   __syncthreads();
 
-  // The words themselves.
-  const uint32_t words = sums.starts[kGroupTiles];
-  const uint64_t end = uint64_t{before} + words;
+  // The words themselves: a warp has every so many-th tile. Most have a few words, so the first ones of several tiles go together.
+  const uint64_t end = uint64_t{before} + sums.starts[kGroupTiles];
   const bool fits = frame.known_bytes + 4 * end <= frame.capacity;
   if (threadIdx.x == 0 && part == 0 && first + tiles == frame.tile_count) {
     frame.spill_words = static_cast<uint32_t>(end);
@@ -101,47 +118,53 @@ __device__ inline void order_spill(const Batch& batch, FramePlan& frame, uint32_
   if (!fits) return;
   const uint64_t spill = frame.data + frame.known_bytes + uint64_t{4} * before;
   const uint64_t staging = reinterpret_cast<uint64_t>(batch.staging) + 4 * tile * batch.staging_words;
-  for (uint32_t first_word = part * 4 * kFinishThreads + threadIdx.x; first_word < words;
-       first_word += parts * 4 * kFinishThreads) {
-    uint32_t x[4];
+  const uint32_t step = parts * kWarps;
+  constexpr uint32_t kTogether = 4;
+  for (uint32_t i = part * kWarps + warp; i < tiles; i += kTogether * step) {
+    uint32_t words[kTogether], x[kTogether];
+    const auto from = [&](uint32_t k) { return staging + 4 * (uint64_t{i + k * step} * batch.staging_words); };
+    const auto to = [&](uint32_t k) { return spill + 4 * uint64_t{sums.starts[i + k * step]}; };
 #pragma unroll
-    for (uint32_t k = 0; k < 4; ++k) {
-      const uint32_t n = min(first_word + k * kFinishThreads, words - 1);
-      uint32_t i = 0;  // the tile of word n
-#pragma unroll
-      for (uint32_t half = kGroupTiles / 2; half > 0; half /= 2) i += sums.starts[i + half] <= n ? half : 0;
-      x[k] = ptx::load_4(staging + 4 * (uint64_t{i} * batch.staging_words + n - sums.starts[i]));
+    for (uint32_t k = 0; k < kTogether; ++k) {
+      const uint32_t t = i + k * step;
+      words[k] = t < tiles ? sums.starts[t + 1] - sums.starts[t] : 0;
+      x[k] = lane < words[k] ? ptx::load_4(from(k) + 4 * lane) : 0;
     }
 #pragma unroll
-    for (uint32_t k = 0; k < 4; ++k) {
-      const uint32_t n = first_word + k * kFinishThreads;
-      if (n < words) ptx::store_4(spill + uint64_t{4} * n, x[k]);
+    for (uint32_t k = 0; k < kTogether; ++k) {
+      if (lane < words[k]) ptx::store_4(to(k) + 4 * lane, x[k]);
+      if (words[k] > 32) move_words(to(k), from(k), 32, words[k], lane);
     }
   }
 }
 
-// Groups, in parts, are dealt out to all blocks but the last, which waits for the others to complete the frames. It is the last to start, so it cannot
-// keep another one from starting.
+// Groups, in parts, are dealt out to all blocks but the last, which writes entries and padding and waits for the others to complete the frames. It is
+// the last to start, so it cannot keep another one from starting.
 __global__ void __launch_bounds__(kFinishThreads)
     finish_encode_kernel(const __grid_constant__ Batch batch, uint32_t group_count, uint32_t parts) {
   __shared__ GroupSums sums;
+  const bool last = blockIdx.x == gridDim.x - 1;
+  if (last) {
+    // While others still encode: what the planner left stands, since the kernel before this one has waited for it.
+    const uint32_t entries = batch.frame_count * batch.tensor_count;
+    for (uint32_t e = threadIdx.x; e < entries; e += kFinishThreads) write_entry(batch, e);
+  }
   ptx::wait_for_previous_grid();
   ptx::allow_next_grid();
-  if (blockIdx.x < gridDim.x - 1) {
+  if (!last) {
     for (uint64_t item = blockIdx.x; item < uint64_t{group_count} * parts; item += gridDim.x - 1) {
       const auto g = static_cast<uint32_t>(item / parts), part = static_cast<uint32_t>(item % parts);
       FramePlan& frame = batch.frames[find_frame(batch, g)];
       const uint32_t group = g - frame.first_group;
-      if (uint64_t{group} * kGroupTiles < frame.tile_count && load_fresh(frame.error) == 0)
+      if (uint64_t{group} * kGroupTiles < frame.tile_count && frame.live != 0)
         order_spill(batch, frame, group, part, parts, sums);
       __syncthreads();
     }
-    if (threadIdx.x == 0) ptx::add_release(&batch.state->finished_groups, 1);
+    if (threadIdx.x == 0) ptx::add_release(&batch.state->finished_blocks, 1);
     return;
   }
   if (threadIdx.x == 0) {
-    while (ptx::load_acquire(&batch.state->finished_groups) != gridDim.x - 1) {
-    }
+    while (ptx::load_acquire(&batch.state->finished_blocks) != gridDim.x - 1) ptx::pause();
   }
   __syncthreads();
   for (uint32_t f = threadIdx.x; f < batch.frame_count; f += kFinishThreads) complete_frame(batch, f);
@@ -151,21 +174,26 @@ __global__ void __launch_bounds__(kFinishThreads)
 // What was found while decoding, and the two checksums.
 __device__ inline uint32_t judge_frame(const FramePlan& frame) {
   if (frame.data == 0) return SPLITZIP_OK;
-  uint32_t status = frame.error != 0 ? kErrorKey - frame.error : SPLITZIP_OK;
+  const uint32_t error = load_fresh(frame.error);
+  uint32_t status = error != 0 ? kErrorKey - error : SPLITZIP_OK;
   if (frame.live == 0) return status;
   const TwelveWords header = load_words(frame.data);
   const auto find = [&](bool wrong, uint32_t what) {
     if (wrong && (status == SPLITZIP_OK || what < status)) status = what;
   };
-  find(hash_header(header) + frame.entry_sum != header.w[11], SPLITZIP_ERROR_CORRUPT_HEADER);
-  find(hash_words(HashDomain::kNonce, header.w[2], header.w[3]) + frame.directory_sum != header.w[10],
+  find(hash_header(header) + load_fresh(frame.entry_sum) != header.w[11], SPLITZIP_ERROR_CORRUPT_HEADER);
+  find(hash_words(HashDomain::kNonce, header.w[2], header.w[3]) + load_fresh(frame.directory_sum) != header.w[10],
        SPLITZIP_ERROR_CORRUPT_DIRECTORY);
   return status;
 }
 
 __global__ void __launch_bounds__(kFinishThreads) finish_decode_kernel(const __grid_constant__ Batch batch) {
+  // While others still decode: what the planner left stands, since the kernel before this one has waited for it.
+  const uint32_t entries = batch.frame_count * batch.tensor_count;
+  for (uint32_t e = threadIdx.x; e < entries; e += kFinishThreads) check_entry(batch, e);
   ptx::wait_for_previous_grid();
   ptx::allow_next_grid();
+  __syncthreads();
   for (uint32_t f = threadIdx.x; f < batch.frame_count; f += kFinishThreads) {
     report(batch, f, batch.frames[f].capacity, judge_frame(batch.frames[f]));
   }

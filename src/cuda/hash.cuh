@@ -21,7 +21,7 @@ __device__ __forceinline__ void add_content(uint64_t& sum, const uint4& w) {
   sum += static_cast<uint64_t>(w.w) * kKeys[3];
 }
 
-// In unrolled loops, whose i is a constant.
+// The same for vector i; it costs nothing in unrolled loops.
 __device__ __forceinline__ void add_content(uint64_t& sum, const uint4& w, int i) {
   switch (i) {
     case 0: return add_content<0>(sum, w);

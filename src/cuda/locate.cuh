@@ -30,8 +30,8 @@ __device__ __forceinline__ ChunkPlace locate(const EntryPlan& entry, const Tenso
   } else {
     const uint32_t n = chunk - entry.full_chunks;
     place.block = entry.full_blocks;
-    place.range = entry.by_last_chunks.divide(n);
-    place.chunk = n - place.range * entry.by_last_chunks.value;
+    place.range = n / entry.last_chunks;
+    place.chunk = n - place.range * entry.last_chunks;
     unit_vectors = entry.last_vectors, padding = entry.last_padding;
     place.vectors_before = entry.full_vectors + place.range * unit_vectors;
   }

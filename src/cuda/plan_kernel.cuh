@@ -59,8 +59,11 @@ __device__ inline uint32_t check_rows(const TensorRecord& tensor, const splitzip
   status = SPLITZIP_OK;
   if (request.frame == nullptr || rows.tokens == 0) return 0;
   const uint64_t last = uint64_t{rows.first_token} + rows.tokens - 1;
+  const uint64_t address = tensor.base + static_cast<uint64_t>(rows.offset);
   if (rows.tokens > tensor.max_tokens || last >= UINT32_MAX) {
     status = SPLITZIP_ERROR_TOO_LARGE;
+  } else if (tensor.access == kAligned && address % kVectorBytes != 0) {
+    status = SPLITZIP_ERROR_INVALID_LAYOUT;
   } else if (tensor.paged == 0) {
     if (rows.page_indices != nullptr || rows.page_pointers != nullptr) status = SPLITZIP_ERROR_INVALID_LAYOUT;
   } else if ((rows.page_indices == nullptr) == (rows.page_pointers == nullptr) ||
@@ -126,7 +129,7 @@ __global__ void __launch_bounds__(kPlanThreads) plan_kernel(const __grid_constan
     }
   }
   const uint32_t tile_count = min(carry.tiles, batch.tile_capacity);
-  if (threadIdx.x == 0) *batch.state = BatchState{tile_count, 0, 0, 0};
+  if (threadIdx.x == 0) *batch.state = BatchState{tile_count, 0, 0};
   if (batch.decoding == 0) {
     for (uint32_t g = threadIdx.x; g < tile_count / kGroupTiles + 1 + batch.frame_count; g += blockDim.x)
       batch.group_sums[g] = 0;
@@ -163,7 +166,7 @@ __global__ void __launch_bounds__(kPlanThreads) plan_kernel(const __grid_constan
     entry.page_indices = reinterpret_cast<uint64_t>(rows.page_indices);
     entry.page_pointers = reinterpret_cast<uint64_t>(rows.page_pointers);
     entry.first_block = rows.first_block;
-    entry.by_last_chunks = Divisor::of(max(shape.last_chunks, 1u));
+    entry.last_chunks = shape.last_chunks;
     entry.first_token = rows.first_token, entry.tokens = tokens;
     entry.chunk_count = shape.chunk_count, entry.tile_count = shape.tile_count;
     entry.first_chunk = before.chunks, entry.first_tile = before.tiles, entry.batch_tile = sums[e].tiles;
@@ -175,7 +178,7 @@ __global__ void __launch_bounds__(kPlanThreads) plan_kernel(const __grid_constan
     entry.frame_tiles = all.tiles;
     entry.first_group = frame.before.tiles / kGroupTiles + f;
     entry.spill_words = spill_words;
-    entry.access = entry.rows % kVectorBytes == 0 ? tensor.access : kValues;
+    entry.slot_words = shape.slot_words;
     batch.entries[e] = entry;
     if (t == 0) {
       FramePlan plan{};
@@ -187,21 +190,6 @@ __global__ void __launch_bounds__(kPlanThreads) plan_kernel(const __grid_constan
       plan.live = entry.live, plan.error = error;
       batch.frames[f] = plan;
     }
-  }
-  __syncthreads();
-
-  // The frames' own bytes: entries and padding.
-  for (uint32_t e = threadIdx.x; e < entry_count && batch.decoding == 0; e += blockDim.x) {
-    const EntryPlan& entry = batch.entries[e];
-    if (entry.live == 0) continue;
-    const TensorRecord& tensor = batch.tensors[e - entry.frame * batch.tensor_count];
-    FramePlan& frame = batch.frames[entry.frame];
-    const TwelveWords words = entry_words(entry, tensor);
-    store_words(entry_address(frame, tensor.index), words);
-    atomicAdd(&frame.entry_sum, hash_entry(tensor.index, words));
-    for_each_padding(batch, entry, tensor, [](uint64_t address, uint32_t bytes) {
-      for (uint32_t b = 0; b < bytes; ++b) ptx::store_1(address + b, 0);
-    });
   }
 
   // The entry of every tile, a warp an entry.

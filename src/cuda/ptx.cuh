@@ -59,6 +59,12 @@ __device__ __forceinline__ uint32_t thread_index() {
   return r;
 }
 
+// An address that is kept as it is, so that constants added to it become part of instructions.
+__device__ __forceinline__ uint64_t keep(uint64_t address) {
+  asm("" : "+l"(address));
+  return address;
+}
+
 __device__ __forceinline__ uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
@@ -167,46 +173,18 @@ __device__ __forceinline__ void store_shared_2(uint32_t address, uint32_t x) {
   asm volatile("st.shared.u16 [%0], %1;" ::"r"(address), "h"(static_cast<uint16_t>(x)) : "memory");
 }
 
-// Asynchronous copies to shared memory. A thread's copies are there once it has waited for the group that it closed after them.
+// Asynchronous copies to shared memory.
 __device__ __forceinline__ void copy_4_async(uint32_t shared, uint64_t global) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared), "l"(global) : "memory");
 }
+__device__ __forceinline__ void copy_8_async(uint32_t shared, uint64_t global) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(shared), "l"(global) : "memory");
+}
 __device__ __forceinline__ void copy_16_async(uint32_t shared, uint64_t global) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
 }
-__device__ __forceinline__ void close_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int kOpen>
-__device__ __forceinline__ void wait_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kOpen) : "memory");
-}
-
-// Barriers in shared memory between warps that produce and warps that consume. Waiting is for the end of a phase of that parity.
-__device__ __forceinline__ void init_barrier(uint32_t barrier, uint32_t arrivals) {
-  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
-}
-__device__ __forceinline__ void arrive(uint32_t barrier) {
-  asm volatile("{ .reg .b64 t; mbarrier.arrive.shared.b64 t, [%0]; }" ::"r"(barrier) : "memory");
-}
-__device__ __forceinline__ void wait(uint32_t barrier, uint32_t parity) {
-  asm volatile(
-      "{ .reg .pred p;\n"
-      "again%=: mbarrier.try_wait.parity.shared.b64 p, [%0], %1;\n"
-      "  @!p bra again%=; }" ::"r"(barrier),
-      "r"(parity)
-      : "memory");
-}
-
-// Adds one to a shared counter; what the warps that came before wrote to shared memory is visible to the one that gets their count.
-__device__ __forceinline__ uint32_t count_up(uint32_t counter) {
-  uint32_t before;
-  asm volatile("atom.acq_rel.cta.shared.add.u32 %0, [%1], 1;" : "=r"(before) : "r"(counter) : "memory");
-  return before;
-}
-
-// One arrival once all copies that the thread has started are there. (Counts as one of the arrivals that the barrier expects.)
-__device__ __forceinline__ void arrive_after_copies(uint32_t barrier) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
-}
+// Once all that the thread has started are there.
+__device__ __forceinline__ void wait_all_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 // Inclusive sum over the lanes up to this one.
 __device__ __forceinline__ uint32_t scan_add(uint32_t x) {
@@ -231,6 +209,9 @@ __device__ __forceinline__ uint32_t from_lane(uint32_t x, uint32_t lane) {
 // Programmatic dependent launch: wait until the grids before this one are complete and visible; let the next one start.
 __device__ __forceinline__ void wait_for_previous_grid() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 __device__ __forceinline__ void allow_next_grid() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+
+// For loops that wait.
+__device__ __forceinline__ void pause() { asm volatile("nanosleep.u32 100;"); }
 
 __device__ __forceinline__ void add_release(uint32_t* p, uint32_t x) {
   asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(x) : "memory");

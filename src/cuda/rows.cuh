@@ -10,70 +10,47 @@
 
 namespace splitzip::cuda {
 
-__device__ __forceinline__ uint64_t page_address(const EntryPlan& entry, int64_t page_stride, uint32_t page) {
-  if (entry.page_indices != 0) {
-    const int64_t index = static_cast<int32_t>(ptx::load_4(entry.page_indices + uint64_t{4} * page));
-    return entry.rows + static_cast<uint64_t>(index * page_stride);
-  }
-  const uint2 p = ptx::load_8(entry.page_pointers + uint64_t{8} * page);
-  return entry.rows + (uint64_t{p.y} << 32 | p.x);
-}
+// A chunk whose values lie in one piece, every vector 16-byte aligned.
+class LinearRows {
+ public:
+  static constexpr bool kWholeVectors = true;
 
-__device__ __forceinline__ uint64_t row_address(const TileJob& tile, uint32_t row) {
-  uint64_t page = tile.entry.rows;
-  if (tile.tensor.paged != 0) {
-    const uint32_t p = tile.tensor.by_page_tokens.divide(row);
-    row -= p * tile.tensor.by_page_tokens.value;
-    page = page_address(tile.entry, tile.tensor.page_stride, p);
-  }
-  return page + static_cast<uint64_t>(row * tile.tensor.row_stride);
-}
+  __device__ __forceinline__ LinearRows(const ChunkJob& job, uint32_t lane)
+      : source_(ptx::keep(job.source + kVectorBytes * lane)), bases_(ptx::keep(job.bases + kVectorBytes * lane)) {}
+  __device__ __forceinline__ uint4 load(uint32_t i) const { return ptx::load_16(source_ + 512 * i); }
+  __device__ __forceinline__ void store(uint32_t i, uint4 w) const { ptx::store_16(source_ + 512 * i, w); }
+  __device__ __forceinline__ uint4 bases(uint32_t i) const { return ptx::load_16(bases_ + 512 * i); }
+  __device__ __forceinline__ uint32_t values_in(uint32_t) const { return kVectorValues; }
+
+ private:
+  uint64_t source_, bases_;
+};
 
 template <uint32_t kAccess>
 class ChunkRows;
 
+// Every vector lies in one row, 16-byte aligned.
 template <>
-class ChunkRows<kLinear> {
- public:
-  static constexpr bool kWholeVectors = true;
-
-  __device__ __forceinline__ ChunkRows(const TileJob&, const ChunkJob& job, uint32_t lane)
-      : address_(job.source + kVectorBytes * lane), bases_(job.bases + kVectorBytes * lane) {}
-  __device__ __forceinline__ uint4 load(uint32_t i) const { return ptx::load_16_once(address_ + 512 * i); }
-  __device__ __forceinline__ void store(uint32_t i, uint4 w) const { ptx::store_16(address_ + 512 * i, w); }
-  __device__ __forceinline__ uint4 bases(uint32_t i) const { return ptx::load_16_constant(bases_ + 512 * i); }
-  __device__ __forceinline__ uint32_t base(uint32_t i, uint32_t k) const {
-    return ptx::load_2_constant(bases_ + 512 * i + 2 * k);
-  }
-  __device__ __forceinline__ uint32_t values_in(uint32_t) const { return kVectorValues; }
-
- private:
-  uint64_t address_, bases_;
-};
-
-template <>
-class ChunkRows<kRows> {
+class ChunkRows<kAligned> {
  public:
   static constexpr bool kWholeVectors = true;
 
   __device__ __forceinline__ ChunkRows(const TileJob& tile, const ChunkJob& job, uint32_t lane)
       : tile_(tile), job_(job), lane_(lane) {}
-  __device__ __forceinline__ uint4 load(uint32_t i) const { return ptx::load_16_once(address(i)); }
+  __device__ __forceinline__ uint4 load(uint32_t i) const { return ptx::load_16(address(i)); }
   __device__ __forceinline__ void store(uint32_t i, uint4 w) const { ptx::store_16(address(i), w); }
+  __device__ __forceinline__ uint32_t value(uint32_t i, uint32_t k) const { return ptx::load_2(address(i) + 2 * k); }
   __device__ __forceinline__ uint4 bases(uint32_t i) const {
-    return ptx::load_16_constant(job_.bases + kVectorBytes * column(i));
+    return ptx::load_16(job_.bases + kVectorBytes * lane_ + 512 * i);
   }
   __device__ __forceinline__ uint32_t base(uint32_t i, uint32_t k) const {
-    return ptx::load_2_constant(job_.bases + kVectorBytes * column(i) + 2 * k);
+    return ptx::load_2_constant(job_.bases + kVectorBytes * lane_ + 512 * i + 2 * k);
   }
   __device__ __forceinline__ uint32_t values_in(uint32_t) const { return kVectorValues; }
 
  private:
-  __device__ __forceinline__ uint32_t column(uint32_t i) const {
-    const uint32_t x = job_.first + 32 * i + lane_;
-    return x - tile_.tensor.by_row.divide(x) * tile_.tensor.by_row.value;
-  }
   __device__ __forceinline__ uint64_t address(uint32_t i) const {
+    if (job_.linear != 0) return job_.source + kVectorBytes * lane_ + 512 * i;
     const uint32_t x = job_.first + 32 * i + lane_, token = tile_.tensor.by_row.divide(x);
     return row_address(tile_, job_.row + token) + job_.source + kVectorBytes * (x - token * tile_.tensor.by_row.value);
   }
@@ -83,6 +60,7 @@ class ChunkRows<kRows> {
   uint32_t lane_;
 };
 
+// Value by value.
 template <>
 class ChunkRows<kValues> {
  public:
@@ -92,9 +70,7 @@ class ChunkRows<kValues> {
       : tile_(tile), job_(job), lane_(lane) {}
   __device__ __forceinline__ uint4 load(uint32_t i) const {
     Halves values{0, 0};
-    for_each_value(i, [&](uint32_t k, uint64_t address, uint32_t) {
-      values.insert(k, address % 2 == 0 ? ptx::load_2(address) : ptx::load_1(address) | ptx::load_1(address + 1) << 8);
-    });
+    for_each_value(i, [&](uint32_t k, uint64_t address, uint32_t) { values.insert(k, load_value(address)); });
     return values.words();
   }
   __device__ __forceinline__ void store(uint32_t i, uint4 w) const {
@@ -108,6 +84,12 @@ class ChunkRows<kValues> {
         ptx::store_1(address + 1, x >> 8);
       }
     });
+  }
+  __device__ __forceinline__ uint32_t value(uint32_t i, uint32_t k) const {
+    const uint64_t n = first_value(i) + k;
+    const auto token = static_cast<uint32_t>(n / tile_.tensor.channels);
+    return load_value(row_address(tile_, job_.row + token) + job_.source +
+                      2 * (n - uint64_t{token} * tile_.tensor.channels));
   }
   // Padding values, which are zero, get the base that makes code 0 of them.
   __device__ __forceinline__ uint4 bases(uint32_t i) const {
@@ -148,6 +130,9 @@ class ChunkRows<kValues> {
     }
   };
 
+  static __device__ __forceinline__ uint32_t load_value(uint64_t address) {
+    return address % 2 == 0 ? ptx::load_2(address) : ptx::load_1(address) | ptx::load_1(address + 1) << 8;
+  }
   __device__ __forceinline__ uint64_t first_value(uint32_t i) const {
     return uint64_t{kVectorValues} * (job_.first + 32 * i + lane_);
   }
@@ -178,13 +163,5 @@ class ChunkRows<kValues> {
   const ChunkJob& job_;
   uint32_t lane_;
 };
-
-// f(rows) with the rows of the tile's access.
-template <class F>
-__device__ __forceinline__ auto with_rows(const TileJob& tile, const ChunkJob& job, uint32_t lane, F f) {
-  if (tile.entry.access == kLinear) return f(ChunkRows<kLinear>(tile, job, lane));
-  if (tile.entry.access == kRows) return f(ChunkRows<kRows>(tile, job, lane));
-  return f(ChunkRows<kValues>(tile, job, lane));
-}
 
 }  // namespace splitzip::cuda

@@ -15,8 +15,8 @@
 namespace splitzip::cuda {
 namespace {
 
-/// Base tables of kLinear are longer by a chunk for each range; beyond this many values rows are looked up instead.
-constexpr std::uint64_t kMaxLinearTable = 1u << 18;
+/// Base tables of kAligned are longer by a chunk for each range; tensors that would need more values than this go value by value.
+constexpr std::uint64_t kMaxAlignedTable = 1u << 20;
 
 /// Device memory that is filled on the host first.
 class Image {
@@ -95,11 +95,13 @@ Access choose_access(const splitzip_tensor& tensor, const splitzip_layout& layou
                      aligned(static_cast<std::uint64_t>(layout.row_stride)) &&
                      (tensor.ranges == 1 || aligned(static_cast<std::uint64_t>(layout.range_stride))) &&
                      (layout.page_tokens == 0 || aligned(static_cast<std::uint64_t>(layout.page_stride)));
-  if (!whole) return kValues;
-  const bool dense = tensor.tokens_per_unit == 1 || layout.row_stride == std::int64_t{2} * tensor.channels;
   const std::uint64_t table = std::uint64_t{tensor.ranges} * (tensor.channels + kChunkVectors * kVectorValues);
-  return layout.page_tokens == 0 && dense && (tensor.mode == SPLITZIP_MODE_RAW || table <= kMaxLinearTable) ? kLinear
-                                                                                                            : kRows;
+  return whole && (tensor.mode == SPLITZIP_MODE_RAW || table <= kMaxAlignedTable) ? kAligned : kValues;
+}
+
+Kernel choose_kernel(std::uint32_t mode, std::uint32_t access) {
+  if (access != kAligned || mode == kRaw) return kGeneralKernel;
+  return mode == kTiered ? kTieredKernel : kFixed4Kernel;
 }
 
 /// Everything but addresses in device memory.
@@ -111,7 +113,7 @@ TensorRecord make_record(const splitzip_tensor& tensor, const splitzip_layout& l
   record.row_stride = layout.row_stride;
   record.range_stride = layout.range_stride;
   record.page_stride = layout.page_stride;
-  record.access = choose_access(tensor, layout);
+  record.access = static_cast<std::uint8_t>(choose_access(tensor, layout));
   record.by_row = Divisor::of(record.access == kValues ? tensor.channels : tensor.channels / kVectorValues);
   record.unit_vectors = static_cast<std::uint32_t>(divide_up(unit_values, kVectorValues));
   record.unit_padding = static_cast<std::uint32_t>(std::uint64_t{record.unit_vectors} * kVectorValues - unit_values);
@@ -126,15 +128,18 @@ TensorRecord make_record(const splitzip_tensor& tensor, const splitzip_layout& l
   record.ranges = tensor.ranges;
   record.tokens_per_unit = tensor.tokens_per_unit;
   record.max_tokens = tensor.tokens;
-  record.slot_words = shape.slot_words;
+  record.default_slot = tensor.mode != SPLITZIP_MODE_RAW && tensor.slot_words == SPLITZIP_SLOT_DEFAULT;
+  record.slot_words = record.default_slot != 0 ? tensor.codebook->slot_words(shape.mode) : shape.slot_words;
   record.index = index;
   record.type = static_cast<std::uint8_t>(tensor.type);
   record.mode = static_cast<std::uint8_t>(tensor.mode);
   record.paged = layout.page_tokens != 0;
+  record.dense = layout.row_stride == std::int64_t{2} * tensor.channels;
+  record.kernel = static_cast<std::uint8_t>(choose_kernel(record.mode, record.access));
   if (tensor.mode != SPLITZIP_MODE_RAW) {
     const auto& ranks = tensor.codebook->ranks;
     record.codebook_hash = tensor.codebook->hash;
-    record.table_stride = tensor.channels + (record.access == kLinear ? kChunkVectors * kVectorValues : 0);
+    record.table_stride = tensor.channels + (record.access == kAligned ? kChunkVectors * kVectorValues : 0);
     for (int k = 0; k < 3; ++k) {
       record.deltas[k] = static_cast<std::uint32_t>(ranks[3 * k] | ranks[3 * k + 1] << 8 | ranks[3 * k + 2] << 16);
     }
@@ -193,8 +198,10 @@ splitzip_status create(const splitzip_tensor* tensors, const splitzip_layout* la
       negated_at[i] = image.append(negated.data(), negated.size());
       shifted_at[i] = image.append(shifted.data(), shifted.size());
     }
+    table.has_kernel[record.kernel] = true;
     const std::uint32_t most = kTileChunks * raw_words(record.mode, kChunkVectors);
-    table.staging_words = std::max(table.staging_words, most - std::min(most, record.slot_words));
+    const std::uint32_t least_slot = record.default_slot != 0 ? record.slot_words / 2 : record.slot_words;
+    table.staging_words = std::max(table.staging_words, most - std::min(most, least_slot));
     table.shapes.push_back({tensors[i].tokens, tensors[i].tokens_per_unit, tensors[i].channels, tensors[i].ranges,
                             record.by_unit_chunks.value});
   }

@@ -28,6 +28,7 @@ struct splitzip_cuda_table {
   std::uint64_t selector_tables = 0;
   std::vector<Shape> shapes;
   std::uint32_t list_count = 1;
+  bool has_kernel[3] = {};          // by enum Kernel: whether a tensor is for that one
   std::uint32_t staging_words = 0;  // the most that a tile of any tensor can spill
 };
 

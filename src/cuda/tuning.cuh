@@ -8,28 +8,28 @@
 namespace splitzip::cuda {
 
 struct Tuning {
-  uint32_t threads;  // a warp for each chunk of a tile, and those that prepare and complete tiles
-  uint32_t blocks;   // on a multiprocessor
-  uint32_t jobs;     // tiles that are prepared or in work
+  uint32_t blocks;  // on a multiprocessor, of a warp for each chunk of a tile
+  uint32_t tiles;   // that a block prepares at once, then codes one after the other
 };
 
-#ifndef ENC_CTAS
-#define ENC_CTAS 3
+#ifndef SPLITZIP_ENCODE_BLOCKS
+#define SPLITZIP_ENCODE_BLOCKS 8
 #endif
-#ifndef ENC_WARPS
-#define ENC_WARPS 10
+#ifndef SPLITZIP_ENCODE_TILES
+#define SPLITZIP_ENCODE_TILES 2
 #endif
-#ifndef DEC_CTAS
-#define DEC_CTAS 4
+#ifndef SPLITZIP_ENCODE_AHEAD
+#define SPLITZIP_ENCODE_AHEAD 2
 #endif
-#ifndef ENC_JOBS
-#define ENC_JOBS 6
+#ifndef SPLITZIP_DECODE_BLOCKS
+#define SPLITZIP_DECODE_BLOCKS 8
 #endif
-#ifndef DEC_JOBS
-#define DEC_JOBS 8
+#ifndef SPLITZIP_DECODE_TILES
+#define SPLITZIP_DECODE_TILES 2
 #endif
-inline constexpr Tuning kEncode{32 * ENC_WARPS, ENC_CTAS, ENC_JOBS};
-inline constexpr Tuning kDecode{288, DEC_CTAS, DEC_JOBS};
+inline constexpr Tuning kEncode{SPLITZIP_ENCODE_BLOCKS, SPLITZIP_ENCODE_TILES};
+inline constexpr Tuning kDecode{SPLITZIP_DECODE_BLOCKS, SPLITZIP_DECODE_TILES};
+inline constexpr Tuning kGeneral{4, 1};       // of the kernels for everything but the usual case
 inline constexpr uint32_t kFinishBlocks = 4;  // of the last kernel, on a multiprocessor
 
 }  // namespace splitzip::cuda

@@ -105,7 +105,7 @@ TEST_F(CudaFailure, frames_of_something_else) {
   decode([](auto&, auto&, auto&, auto&) {}, SPLITZIP_OK);
   decode([](auto&, auto& request, auto&, auto&) { request.nonce ^= 1; }, SPLITZIP_ERROR_NONCE_MISMATCH);
   decode([](auto& row, auto&, auto&, auto&) { row.first_block ^= 1; }, SPLITZIP_ERROR_CHECKSUM_MISMATCH);
-  decode([](auto& row, auto&, auto&, auto&) { row.tokens = 299; }, SPLITZIP_ERROR_CORRUPT_HEADER);
+  decode([](auto& row, auto&, auto&, auto&) { row.tokens = 299; }, SPLITZIP_ERROR_CORRUPT_DIRECTORY);
   decode([](auto&, auto&, auto&, auto& length) { length -= 4; }, SPLITZIP_ERROR_TRUNCATED);
   decode([](auto&, auto&, auto&, auto& length) { length = 100; }, SPLITZIP_ERROR_TRUNCATED);
   decode([](auto&, auto&, auto&, auto& length) { length = 0; }, SPLITZIP_ERROR_TRUNCATED);
