@@ -4,12 +4,23 @@
 import threading
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import splitzip_kv.store.cache_store as cache_store
 from splitzip_kv import Calibration, CodebookSet, Frame, GeometryMismatch, Layout, SplitzipError
-from splitzip_kv.store import BadValue, CacheStore, DictValues, FileValues, StoreError, StoreOptions
+from splitzip_kv.integrations.objects import Tensors
+from splitzip_kv.store import (
+    BadValue,
+    CacheStore,
+    DictValues,
+    FileValues,
+    Learner,
+    StoreError,
+    StoreOptions,
+    open_values,
+)
 from splitzip_kv.transfer import Part
 from splitzip_kv.transfer.demo.cache import Pool, calibrate, load_cache
 
@@ -258,3 +269,54 @@ def test_options():
     for wrong in ({"staging_bytes": 1}, {"breaker": 0}, {"shadow": -1}):
         with pytest.raises(ValueError):
             StoreOptions(**wrong)
+
+
+def objects(cache):
+    """As LMCache has them: [K and V, layer, token, heads and dim]."""
+    rows = [tensor.values.reshape(len(tensor.values), -1) for tensor in cache]
+    return np.stack([np.stack(rows[kind::2]) for kind in (0, 1)])
+
+
+def test_codebooks_that_are_learned(tmp_path, cache):
+    whole = objects(cache).view(ml_dtypes.bfloat16)
+    file = tmp_path / "books" / "model.szcb"
+    values = DictValues()
+    store = CacheStore(values)
+    learner = Learner(store, 100, file)
+    for number, first in enumerate((0, 64, 128)):
+        tensors = Tensors([whole[:, :, first : first + 64].copy()])
+        learner.see(tensors.layouts(), tensors.tokens)
+        store.put(str(number), tensors.parts(learner.find))
+    assert not coded(values, "0") and coded(values, "1") and coded(values, "2")
+    # Another process has them from the file, and one without the file reads what was stored.
+    assert Learner(CacheStore(values), 100, file).done
+    back = np.zeros_like(whole[:, :, :64])
+    for number, first in enumerate((0, 64, 128)):
+        assert CacheStore(values).get(str(number), Tensors([back]).parts())
+        assert np.array_equal(back.view(np.uint16), whole[:, :, first : first + 64].view(np.uint16))
+
+
+def test_objects_that_codebooks_do_not_fit(cache):
+    store = CacheStore(DictValues())
+    learner = Learner(store, 1)
+    first = Tensors([objects(cache).view(ml_dtypes.bfloat16)])
+    learner.see(first.layouts(), first.tokens)
+    assert all(part.tensor.codebook for part in first.parts(learner.find))
+    narrow = np.arange(4 * 8 * 16, dtype=np.uint16).reshape(2, 2, 8, 16).view(ml_dtypes.bfloat16)
+    half, bytes_of_any_shape = narrow.view(np.float16), np.arange(7, dtype=np.int64)
+    for array in (narrow, half, bytes_of_any_shape):
+        parts = Tensors([array]).parts(learner.find)
+        assert not any(part.tensor.codebook for part in parts)
+        store.put("a", parts)
+        back = np.zeros_like(array)
+        assert store.get("a", Tensors([back]).parts()) and back.tobytes() == array.tobytes()
+    with pytest.raises(TypeError, match="in one piece"):
+        Tensors([objects(cache).transpose(1, 0, 3, 2)[:, :, ::2]])
+
+
+def test_addresses(tmp_path):
+    assert isinstance(open_values(f"file://{tmp_path}/a%20b"), FileValues) and (tmp_path / "a b").is_dir()
+    assert isinstance(open_values("memory:"), DictValues)
+    for wrong in ("", "file:relative", "ftp://x/y", "mooncake://127.0.0.1:9?no=1", "mooncake://h:1?segment_bytes=x"):
+        with pytest.raises(StoreError):
+            open_values(wrong)

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import logging
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from .._layout import bytes_of
 from ..transfer.parts import Part, decodes_to_itself
 from .envelope import HEADER_BYTES, NO_SET, BadValue, nonce_of, open_value, set_id, write_header
 from .options import StoreOptions
+from .staging import Staging
 from .values import StoreError, Values
 
 log = logging.getLogger("splitzip_kv.store")
@@ -50,8 +52,9 @@ class CacheStore:
         options: StoreOptions | None = None,
         *,
         prefix: str = "",
+        staging: Staging | None = None,
     ) -> None:
-        """`prefix` begins all keys, so that several models can share a store."""
+        """`prefix` begins all keys, so that several models can share a store; they may share `staging`, too."""
         self.values = values
         self.options = options or StoreOptions()
         self.coding = not self.options.raw
@@ -61,12 +64,13 @@ class CacheStore:
         shadow_mismatches."""
         self._prefix = prefix
         self._workers = None if self.options.threads == 1 else Workers(self.options.threads)
-        self._lock = threading.Condition()
-        self._free = self.options.staging_bytes
+        self._lock = threading.Lock()
+        self._staging = staging or Staging(self.options.staging_bytes)
         self._sets: dict[bytes, CodebookSet] = {}
         self._current: CodebookSet | None = None
         self._current_id = NO_SET
         self._damaged_in_a_row = 0
+        self._packed = itertools.count()
         if codebooks is not None:
             self.rotate(codebooks)
 
@@ -85,31 +89,34 @@ class CacheStore:
     def put(self, key: str, parts: Sequence[Part]) -> int:
         """Store the values of `parts`, whose codebooks come from `codebooks` or a set before it; the bytes it took.
         Parts without codebook go in mode raw."""
-        coding = self.coding
-        if not coding:
-            parts = [part.raw() for part in parts]
-        tensors, layouts = [part.tensor for part in parts], [part.layout for part in parts]
-        id = self._set_for([tensor.codebook for tensor in tensors if tensor.codebook is not None])
-        bound = HEADER_BYTES + frame_sizes(tensors).bound_bytes
-        with self._staging(bound):
-            out = bytes_of(np.empty(bound, np.uint8))  # the system gives only the pages that are used
-            frame = encode(tensors, layouts, out=out[HEADER_BYTES:], nonce=nonce_of(key), workers=self._workers)
-            if id != NO_SET and self._shadow() and not decodes_to_itself(frame, (tensors, layouts)):
-                log.error("the value of %r does not decode to what was encoded: going on in mode raw", key)
-                with self._lock:
-                    self.counters["shadow_mismatches"] += 1
-                    self.coding = False
-                tensors, id = [part.raw().tensor for part in parts], NO_SET
-                frame = encode(tensors, layouts, out=out[HEADER_BYTES:], nonce=nonce_of(key), workers=self._workers)
-            self._publish(id)
-            size = HEADER_BYTES + len(frame)
-            write_header(out, len(frame), id)
-            self.values.put(self._prefix + key, out[:size])
+        with self._staging.use(HEADER_BYTES + frame_sizes([part.tensor for part in parts]).bound_bytes):
+            value = self.pack(key, parts)
+            self._publish(open_value(value)[1])
+            self.values.put(self._prefix + key, value)
         with self._lock:
             self.counters["puts"] += 1
             self.counters["raw_bytes"] += sum(part.raw_bytes for part in parts)
-            self.counters["stored_bytes"] += size
-        return size
+            self.counters["stored_bytes"] += len(value)
+        return len(value)
+
+    def pack(self, key: str, parts: Sequence[Part]) -> memoryview:
+        """What `put` stores, for those who store it themselves."""
+        if not self.coding:
+            parts = [part.raw() for part in parts]
+        tensors, layouts = [part.tensor for part in parts], [part.layout for part in parts]
+        id = self._set_for([tensor.codebook for tensor in tensors if tensor.codebook is not None])
+        # The system gives only the pages that are used.
+        out = bytes_of(np.empty(HEADER_BYTES + frame_sizes(tensors).bound_bytes, np.uint8))
+        frame = encode(tensors, layouts, out=out[HEADER_BYTES:], nonce=nonce_of(key), workers=self._workers)
+        if id != NO_SET and self._shadow() and not decodes_to_itself(frame, (tensors, layouts)):
+            log.error("the value of %r does not decode to what was encoded: going on in mode raw", key)
+            with self._lock:
+                self.counters["shadow_mismatches"] += 1
+                self.coding = False
+            tensors, id = [part.raw().tensor for part in parts], NO_SET
+            frame = encode(tensors, layouts, out=out[HEADER_BYTES:], nonce=nonce_of(key), workers=self._workers)
+        write_header(out, len(frame), id)
+        return out[: HEADER_BYTES + len(frame)]
 
     def get(self, key: str, parts: Sequence[Part]) -> bool:
         """Decode what was put under `key` into the memory of `parts`, after verifying it. False: there is nothing, or
@@ -121,12 +128,12 @@ class CacheStore:
         size = self.values.size(self._prefix + key)
         if size is None:
             return self._missed()
-        with self._staging(size):
+        with self._staging.use(size):
             value = self.values.get(self._prefix + key)
             if value is None:
                 return self._missed()
             try:
-                self._decode(key, bytes_of(value), parts)
+                self.unpack(key, bytes_of(value), parts)
             except CodebookNotFound as error:
                 log.warning("the value of %r cannot be read: %s", key, error)
                 with self._lock:
@@ -142,14 +149,9 @@ class CacheStore:
             self._damaged_in_a_row = 0
         return True
 
-    def contains(self, key: str) -> bool:
-        return self.values.size(self._prefix + key) is not None
-
-    def remove(self, key: str) -> None:
-        self.values.remove(self._prefix + key)
-
-    def _decode(self, key: str, value: memoryview, parts: Sequence[Part]) -> None:
-        data, id = open_value(value)
+    def unpack(self, key: str, value: memoryview, parts: Sequence[Part], *, padded: bool = False) -> None:
+        """Decode what `pack` made, with zeros behind it if `padded`. Raises what `get` raises, and CodebookNotFound."""
+        data, id = open_value(value, padded)
         frame = Frame(data, expected_nonce=nonce_of(key))
         coded = frame.tensors(_Lookup(self, id))
         if len(coded) != len(parts):
@@ -159,6 +161,12 @@ class CacheStore:
             for part, tensor in zip(parts, coded, strict=True)
         ]
         frame.decode(tensors, [part.layout for part in parts], workers=self._workers)
+
+    def contains(self, key: str) -> bool:
+        return self.values.size(self._prefix + key) is not None
+
+    def remove(self, key: str) -> None:
+        self.values.remove(self._prefix + key)
 
     def _missed(self) -> bool:
         with self._lock:
@@ -176,22 +184,7 @@ class CacheStore:
             self.remove(key)
 
     def _shadow(self) -> bool:
-        return self.options.shadow > 0 and self.counters["puts"] % self.options.shadow == 0
-
-    @contextlib.contextmanager
-    def _staging(self, size: int) -> Iterator[None]:
-        if size > self.options.staging_bytes:
-            raise StoreError(f"the value may need {size} bytes, and staging_bytes is {self.options.staging_bytes}")
-        with self._lock:
-            while self._free < size:
-                self._lock.wait()
-            self._free -= size
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._free += size
-                self._lock.notify_all()
+        return self.options.shadow > 0 and next(self._packed) % self.options.shadow == 0
 
     # Sets of codebooks. Each is stored once, under the hash of its bytes.
 

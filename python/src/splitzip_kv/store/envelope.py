@@ -32,7 +32,7 @@ def write_header(out: memoryview, frame_bytes: int, id: bytes) -> None:
     _HEADER.pack_into(out, 0, MAGIC, VERSION, frame_bytes, id)
 
 
-def open_value(value: memoryview) -> tuple[memoryview, bytes]:
+def open_value(value: memoryview, padded: bool = False) -> tuple[memoryview, bytes]:
     """Frame and id of the codebook set."""
     if len(value) < HEADER_BYTES:
         raise BadValue(f"a value of {len(value)} bytes has no header")
@@ -43,6 +43,7 @@ def open_value(value: memoryview) -> tuple[memoryview, bytes]:
         raise BadValue(f"the value has version {version}, this library reads {VERSION}")
     if any(value[48:HEADER_BYTES]):
         raise BadValue("reserved bytes of the value's header are not zero")
-    if len(value) != HEADER_BYTES + frame_bytes:
-        raise BadValue(f"the value has {len(value)} bytes, and its header says {HEADER_BYTES + frame_bytes}")
-    return value[HEADER_BYTES:], id
+    size = HEADER_BYTES + frame_bytes
+    if len(value) < size or (len(value) > size and not padded):
+        raise BadValue(f"the value has {len(value)} bytes, and its header says {size}")
+    return value[HEADER_BYTES:size], id

