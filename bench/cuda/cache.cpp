@@ -97,9 +97,8 @@ std::vector<KvTensor> read_kv(const std::string& path) {
       tensor.heads = static_cast<std::uint32_t>(found->shape[0]);
       tensor.tokens = static_cast<std::uint32_t>(found->shape[1]);
       tensor.dim = static_cast<std::uint32_t>(found->shape[2]);
-      if (!tensors.empty() &&
-          (tensor.heads != tensors[0].heads || tensor.tokens != tensors[0].tokens || tensor.dim != tensors[0].dim))
-        throw Failure(path + ": " + name + " has another shape than " + tensors[0].name);
+      if (!tensors.empty() && (tensor.heads != tensors[0].heads || tensor.dim != tensors[0].dim))
+        throw Failure(path + ": " + name + " has other heads than " + tensors[0].name);
       tensor.values.resize(static_cast<std::size_t>(found->bytes()) / 2);
       std::memcpy(tensor.values.data(), bytes.data() + start + found->begin, tensor.values.size() * 2);
       tensors.push_back(std::move(tensor));

@@ -52,12 +52,16 @@ def _panel(x0, title, series, ticks, y_name):
     return text + _axis_name(x0 + 16, (TOP + HEIGHT - BOTTOM) / 2, y_name)
 
 
-def _legend(names, y, width):
-    text, step = "", (width - 2 * LEFT) / max(len(names), 1)
+def _legend(names, y, width, line=None):
+    """The name of the line comes last."""
+    text, step = "", (width - 2 * LEFT) / (len(names) + (line is not None))
     for number, name in enumerate(names):
         x = LEFT + number * step
         text += f'<rect x="{x:.1f}" y="{y - 9}" width="12" height="10" fill="{COLOURS[number % len(COLOURS)]}"/>\n'
         text += _text(x + 18, y, name, "start")
+    if line is not None:
+        x = LEFT + len(names) * step
+        text += _line(x, y - 4, x + 12, y - 4, "black") + _text(x + 18, y, line, "start")
     return text
 
 
@@ -94,5 +98,5 @@ def bars(groups, names, y_name, limit_name):
         for i, part in enumerate(label.split("\n")):
             drawn.append(_text(x + bar * len(values) / 2, HEIGHT - BOTTOM + 14 + 13 * i, part, extra=' font-size="11"'))
     drawn.append(_axis_name(16, (TOP + HEIGHT - BOTTOM) / 2, y_name))
-    drawn.append(_legend([*names, f"line: {limit_name}"], 16, width + LEFT))
+    drawn.append(_legend(names, 16, width + LEFT, limit_name))
     return _svg(drawn, width, HEIGHT)
