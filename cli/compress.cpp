@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <memory>
 
 #include "codebooks.hpp"
@@ -6,6 +7,7 @@
 #include "common/xxh64.hpp"
 #include "container.hpp"
 #include "json.hpp"
+#include "stages.hpp"
 #include "text.hpp"
 #include "workers.hpp"
 
@@ -24,43 +26,68 @@ struct CompressOptions {
   std::uint32_t threads = 0;
 };
 
-struct Totals {
-  std::uint64_t coded_tensors = 0;
-  std::uint64_t raw_tensors = 0;
+/// How a part of the original, a tensor or what stands before the first one, is stored.
+struct Plan {
+  std::string label;
+  std::uint64_t key = 0;
+  splitzip_element_type type = SPLITZIP_BYTES;
+  const splitzip_codebook* codebook = nullptr;  // NULL: raw
+  std::string why_raw;
+  Pieces pieces;
+  bool is_tensor = true;
 };
 
-/// One input to one output.
-class Compressor {
+struct PieceToCode {
+  std::vector<std::uint8_t> buffer;
+  std::shared_ptr<const Plan> plan;
+  std::uint64_t number = 0;
+  Piece piece;
+
+  Bytes values() const { return Bytes(buffer).first(static_cast<std::size_t>(piece.bytes)); }
+};
+
+struct CodedFrame {
+  std::vector<std::uint8_t> buffer;
+  std::size_t size = 0;
+  FrameOrder order = FrameOrder::kTokenMajor;
+  std::uint64_t original_bytes = 0;
+};
+
+/// The pieces of one input, in order.
+class PieceReader {
  public:
-  Compressor(const CompressOptions& options, const Axes& axes, const Codebooks& codebooks, splitzip_workers* workers,
-             Console& console)
-      : options_(options), axes_(axes), codebooks_(codebooks), workers_(workers), console_(console) {}
+  PieceReader(Input& input, const Source& source, const CompressOptions& options, const Axes& axes,
+              const Codebooks& codebooks)
+      : input_(input),
+        source_(source),
+        options_(options),
+        axes_(axes),
+        codebooks_(codebooks),
+        plan_(plan_prologue()),
+        prologue_(source.prologue()) {}
 
-  void run(Input& input, Output& output, Bytes embedded) {
-    const Source source(input, options_.source);
-    ContainerWriter writer(output, source.kind());
-    if (!embedded.empty()) writer.codebook_set(embedded);
-
-    Bytes prologue = source.prologue();
-    const Pieces parts = Pieces::of_bytes(prologue.size(), options_.window);
-    for (std::uint64_t i = 0; i < parts.count(); ++i) {
-      const Piece piece = parts.piece(i);
-      store(writer, prologue.first(static_cast<std::size_t>(piece.bytes)), 0, piece.first_block);
-      prologue = prologue.subspan(static_cast<std::size_t>(piece.bytes));
+  /// False after the last one.
+  bool read(PieceToCode& to) {
+    while (next_piece_ == plan_->pieces.count()) {
+      if (next_tensor_ == source_.tensors().size()) {
+        input_.expect_end("the data");
+        return false;
+      }
+      plan_ = plan_tensor(source_.tensors()[next_tensor_++]);
+      next_piece_ = 0;
     }
-    for (const SafetensorsTensor& tensor : source.tensors()) {
-      if (tensor.bytes() > 0) compress_tensor(input, tensor, source.total_bytes(), writer);
+    to.plan = plan_;
+    to.number = next_piece_++;
+    to.piece = plan_->pieces.piece(to.number);
+    const auto values = ensure(to.buffer, static_cast<std::size_t>(to.piece.bytes));
+    if (plan_->is_tensor) {
+      input_.read_exact(values, plan_->label);
+    } else {
+      std::copy_n(prologue_.begin(), values.size(), values.begin());
+      prologue_ = prologue_.subspan(values.size());
     }
-    input.expect_end("the data");
-    file_bytes_ = writer.finish();
-    original_bytes_ = writer.original_offset();
-    frames_ = writer.frame_count();
+    return true;
   }
-
-  std::uint64_t original_bytes() const { return original_bytes_; }
-  std::uint64_t file_bytes() const { return file_bytes_; }
-  std::uint64_t frames() const { return frames_; }
-  const Totals& totals() const { return totals_; }
 
  private:
   struct Choice {
@@ -84,111 +111,161 @@ class Compressor {
     return {codebook, ""};
   }
 
-  void compress_tensor(Input& input, const SafetensorsTensor& tensor, std::uint64_t total_bytes,
-                       ContainerWriter& writer) {
-    const std::string label = tensor_label(input, tensor);
+  std::shared_ptr<const Plan> plan_prologue() const {
+    const auto plan = std::make_shared<Plan>();
+    plan->label = "raw bytes";
+    plan->pieces = Pieces::of_bytes(source_.prologue().size(), options_.window);
+    plan->is_tensor = false;
+    return plan;
+  }
+
+  std::shared_ptr<const Plan> plan_tensor(const SafetensorsTensor& tensor) const {
+    const auto plan = std::make_shared<Plan>();
     const Bytes name(reinterpret_cast<const std::uint8_t*>(tensor.name.data()), tensor.name.size());
-    const std::uint64_t key = tensor.name.empty() ? 0 : xxh64(name);
+    plan->label = tensor_label(input_, tensor);
+    plan->key = tensor.name.empty() ? 0 : xxh64(name);
     const Rows rows = axes_.rows(tensor.shape);
     Choice choice = choose(tensor, rows);
-    Pieces pieces = Pieces::of_bytes(tensor.bytes(), options_.window);
-    if (choice.codebook != nullptr) {
+    plan->pieces = Pieces::of_bytes(tensor.bytes(), options_.window);
+    if (choice.codebook != nullptr && tensor.bytes() > 0) {
       const Pieces coded = Pieces::of_rows(rows, tensor.dtype->bits / 8, options_.window, options_.unit_tokens);
       if (coded.possible()) {
-        pieces = coded;
+        plan->pieces = coded;
+        plan->type = *tensor.dtype->type;
       } else {
         choice = {nullptr, "a row is larger than --window"};
       }
     }
+    plan->codebook = choice.codebook;
+    plan->why_raw = choice.why_raw;
+    return plan;
+  }
 
-    std::uint64_t grown = 0;
-    for (std::uint64_t i = 0; i < pieces.count(); ++i) {
-      const Piece piece = pieces.piece(i);
-      const auto data = ensure(data_, static_cast<std::size_t>(piece.bytes));
-      input.read_exact(data, label);
-      if (choice.codebook == nullptr || !code(writer, data, piece, *tensor.dtype->type, choice.codebook, key, label)) {
-        store(writer, data, key, i);
-        ++grown;
-      }
-      console_.progress(input.name(), input.position(), total_bytes);
+  Input& input_;
+  const Source& source_;
+  const CompressOptions& options_;
+  const Axes& axes_;
+  const Codebooks& codebooks_;
+  std::shared_ptr<const Plan> plan_;
+  Bytes prologue_;
+  std::uint64_t next_piece_ = 0;
+  std::size_t next_tensor_ = 0;
+};
+
+/// Pieces to frames.
+class PieceCoder {
+ public:
+  PieceCoder(splitzip_mode mode, splitzip_workers* workers, Console& console)
+      : mode_(mode), workers_(workers), console_(console) {}
+
+  void code(const PieceToCode& from, CodedFrame& to) {
+    const Plan& plan = *from.plan;
+    if (from.number == 0) grown_ = 0;
+    if (plan.codebook == nullptr || !encode_coded(from, to)) {
+      ++grown_;
+      encode_raw(from, to);
     }
-    if (choice.codebook != nullptr && grown < pieces.count()) {
-      ++totals_.coded_tensors;
-    } else {
-      ++totals_.raw_tensors;
-    }
-    if (choice.codebook == nullptr) {
-      console_.detail(label + ": raw, " + choice.why_raw);
-    } else if (grown > 0) {
-      console_.detail(label + ": " + std::to_string(grown) + " of " + std::to_string(pieces.count()) +
+    original_bytes_ += from.piece.bytes;
+    if (plan.is_tensor && from.number + 1 == plan.pieces.count()) finish_tensor(plan);
+  }
+
+  std::uint64_t original_bytes() const { return original_bytes_; }
+  std::uint64_t coded_tensors() const { return coded_tensors_; }
+  std::uint64_t raw_tensors() const { return raw_tensors_; }
+
+ private:
+  void finish_tensor(const Plan& plan) {
+    const std::uint64_t count = plan.pieces.count();
+    ++(plan.codebook != nullptr && grown_ < count ? coded_tensors_ : raw_tensors_);
+    if (plan.codebook == nullptr) {
+      console_.detail(plan.label + ": raw, " + plan.why_raw);
+    } else if (grown_ > 0) {
+      console_.detail(plan.label + ": " + std::to_string(grown_) + " of " + std::to_string(count) +
                       " frames raw, coding does not make them smaller");
     }
   }
 
-  static splitzip_tensor stored_tensor(std::size_t bytes, std::uint64_t key, std::uint64_t first_block) {
-    const auto count = static_cast<std::uint32_t>(bytes);
-    splitzip_tensor tensor = splitzip_tensor_contiguous(SPLITZIP_BYTES, SPLITZIP_MODE_RAW, nullptr, count, 1);
-    tensor.tensor_key = key;
-    tensor.first_block = first_block;
-    return tensor;
+  static splitzip_tensor raw_tensor(std::uint64_t bytes) {
+    return splitzip_tensor_contiguous(SPLITZIP_BYTES, SPLITZIP_MODE_RAW, nullptr, static_cast<std::uint32_t>(bytes), 1);
   }
 
-  void store(ContainerWriter& writer, Bytes data, std::uint64_t key, std::uint64_t first_block) {
-    const splitzip_tensor tensor = stored_tensor(data.size(), key, first_block);
-    const splitzip_layout layout = splitzip_layout_contiguous(data.data(), &tensor);
-    if (!encode(writer, tensor, layout, FrameOrder::kTokenMajor, data.size(), stored_bytes(data.size()), "raw bytes")) {
-      throw Error("raw bytes do not fit in the frame that was computed for them");
-    }
-  }
-
-  /// False if the frame would not be smaller than a raw one.
-  bool code(ContainerWriter& writer, Bytes data, const Piece& piece, splitzip_element_type type,
-            const splitzip_codebook* codebook, std::uint64_t key, const std::string& label) {
-    splitzip_tensor tensor = describe_piece(piece, type);
-    tensor.mode = options_.mode;
-    tensor.codebook = codebook;
-    tensor.tensor_key = key;
-    return encode(writer, tensor, layout_of(data.data(), tensor, piece.order), piece.order, data.size(),
-                  stored_bytes(data.size()) - 1, label);
-  }
-
-  static std::uint64_t stored_bytes(std::size_t bytes) {
-    const splitzip_tensor tensor = stored_tensor(bytes, 0, 0);
+  static std::uint64_t raw_frame_bytes(std::uint64_t bytes) {
+    const splitzip_tensor tensor = raw_tensor(bytes);
     splitzip_frame_sizes sizes{};
     sizes.struct_size = sizeof sizes;
     check(splitzip_get_frame_sizes(&tensor, 1, nullptr, &sizes, nullptr), "raw bytes");
     return sizes.known_bytes;
   }
 
-  /// False if the frame does not fit in `limit` bytes.
-  bool encode(ContainerWriter& writer, const splitzip_tensor& tensor, const splitzip_layout& layout, FrameOrder order,
-              std::size_t original_bytes, std::uint64_t limit, const std::string& label) {
-    const auto to = ensure(frame_, static_cast<std::size_t>(limit));
-    splitzip_encode_options encode_options = SPLITZIP_ENCODE_OPTIONS_INIT;
-    encode_options.nonce = writer.original_offset();
-    encode_options.workers = workers_;
+  void encode_raw(const PieceToCode& from, CodedFrame& to) {
+    splitzip_tensor tensor = raw_tensor(from.piece.bytes);
+    tensor.tensor_key = from.plan->key;
+    tensor.first_block = from.number;
+    const splitzip_layout layout = splitzip_layout_contiguous(from.buffer.data(), &tensor);
+    to.order = FrameOrder::kTokenMajor;
+    if (!encode(tensor, layout, from, raw_frame_bytes(from.piece.bytes), to))
+      throw Error("raw bytes do not fit in the frame that was computed for them");
+  }
+
+  /// False if the frame would not be smaller than a raw one.
+  bool encode_coded(const PieceToCode& from, CodedFrame& to) {
+    splitzip_tensor tensor = describe_piece(from.piece, from.plan->type);
+    tensor.mode = mode_;
+    tensor.codebook = from.plan->codebook;
+    tensor.tensor_key = from.plan->key;
+    const splitzip_layout layout = layout_of(from.buffer.data(), tensor, from.piece.order);
+    to.order = from.piece.order;
+    return encode(tensor, layout, from, raw_frame_bytes(from.piece.bytes) - 1, to);
+  }
+
+  /// False if the frame does not fit in `limit` bytes. Its nonce is the place in the original.
+  bool encode(const splitzip_tensor& tensor, const splitzip_layout& layout, const PieceToCode& from,
+              std::uint64_t limit, CodedFrame& to) {
+    const auto room = ensure(to.buffer, static_cast<std::size_t>(limit));
+    splitzip_encode_options options = SPLITZIP_ENCODE_OPTIONS_INIT;
+    options.nonce = original_bytes_;
+    options.workers = workers_;
     splitzip_error error = SPLITZIP_ERROR_INIT;
-    std::size_t size = 0;
     const splitzip_status status =
-        splitzip_encode(&tensor, &layout, 1, &encode_options, to.data(), to.size(), &size, &error);
+        splitzip_encode(&tensor, &layout, 1, &options, room.data(), room.size(), &to.size, &error);
     if (status == SPLITZIP_ERROR_OUTPUT_TOO_SMALL || status == SPLITZIP_ERROR_TOO_LARGE) return false;
-    check(status, error, label);
-    writer.frame(to.first(size), order, original_bytes);
+    check(status, error, from.plan->label);
+    to.original_bytes = from.piece.bytes;
     return true;
   }
 
-  const CompressOptions& options_;
-  const Axes& axes_;
-  const Codebooks& codebooks_;
+  splitzip_mode mode_;
   splitzip_workers* workers_;
   Console& console_;
-  std::vector<std::uint8_t> data_;
-  std::vector<std::uint8_t> frame_;
-  Totals totals_;
   std::uint64_t original_bytes_ = 0;
-  std::uint64_t file_bytes_ = 0;
-  std::uint64_t frames_ = 0;
+  std::uint64_t grown_ = 0;  // frames of this tensor that are raw
+  std::uint64_t coded_tensors_ = 0;
+  std::uint64_t raw_tensors_ = 0;
 };
+
+struct Compressed {
+  std::uint64_t original_bytes = 0;
+  std::uint64_t file_bytes = 0;
+  std::uint64_t frames = 0;
+};
+
+Compressed compress_all(Input& input, PieceReader& pieces, const Source& source, PieceCoder& coder, Output& output,
+                        Bytes embedded, Console& console) {
+  ContainerWriter writer(output, source.kind());
+  if (!embedded.empty()) writer.codebook_set(embedded);
+  run_stages<PieceToCode, CodedFrame>([&](PieceToCode& to) { return pieces.read(to); },
+                                      [&](const PieceToCode& from, CodedFrame& to) {
+                                        coder.code(from, to);
+                                        console.progress(input.name(), coder.original_bytes(), source.total_bytes());
+                                      },
+                                      [&](const CodedFrame& from) {
+                                        writer.frame(Bytes(from.buffer).first(from.size), from.order,
+                                                     from.original_bytes);
+                                      },
+                                      [&] { input.interrupt(); });
+  const std::uint64_t file_bytes = writer.finish();
+  return {writer.original_bytes(), file_bytes, writer.frame_count()};
+}
 
 int compress(const CompressOptions& options) {
   require_inputs(options.common);
@@ -211,27 +288,28 @@ int compress(const CompressOptions& options) {
     const OutputOptions target =
         choose_output(options.target, options.common, path == "-" ? "-" : path + ".szkv", input);
     Output output(target, &input);
-    Compressor compressor(options, axes, codebooks, workers.get(), console);
-    compressor.run(input, output, embedded);
+    const Source source(input, options.source);
+    PieceReader pieces(input, source, options, axes, codebooks);
+    PieceCoder coder(options.mode, workers.get(), console);
+    const Compressed done = compress_all(input, pieces, source, coder, output, embedded, console);
     output.commit();
 
-    const Totals& totals = compressor.totals();
-    if (options.mode != SPLITZIP_MODE_RAW && totals.coded_tensors == 0 && totals.raw_tensors > 0) {
+    if (options.mode != SPLITZIP_MODE_RAW && coder.coded_tensors() == 0 && coder.raw_tensors() > 0) {
       console.warning(input.name() + ": no tensor was coded, all are stored raw; -v says why");
     }
-    const double file_ratio = ratio(compressor.original_bytes(), compressor.file_bytes());
+    const double file_ratio = ratio(done.original_bytes, done.file_bytes);
     console.info(format("%s: %llu => %llu bytes, ratio %.4f, %s", input.name().c_str(),
-                        static_cast<unsigned long long>(compressor.original_bytes()),
-                        static_cast<unsigned long long>(compressor.file_bytes()), file_ratio, output.name().c_str()));
+                        static_cast<unsigned long long>(done.original_bytes),
+                        static_cast<unsigned long long>(done.file_bytes), file_ratio, output.name().c_str()));
     if (options.common.json) {
       print_json({{"input", path},
                   {"output", target.path},
-                  {"original_bytes", compressor.original_bytes()},
-                  {"file_bytes", compressor.file_bytes()},
+                  {"original_bytes", done.original_bytes},
+                  {"file_bytes", done.file_bytes},
                   {"ratio", file_ratio},
-                  {"frames", compressor.frames()},
-                  {"coded_tensors", totals.coded_tensors},
-                  {"raw_tensors", totals.raw_tensors}});
+                  {"frames", done.frames},
+                  {"coded_tensors", coder.coded_tensors()},
+                  {"raw_tensors", coder.raw_tensors()}});
     }
   });
 }

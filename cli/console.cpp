@@ -48,7 +48,8 @@ void Console::progress(const std::string& label, std::uint64_t done, std::option
   if (!show_progress_ || Clock::now() < next_draw_) return;
   next_draw_ = Clock::now() + kRedraw;
   drawn_ = true;
-  std::string text = "\r\x1b[K" + label + "  ";
+  std::string text = "\r\x1b[K";
+  text.append(label).append("  ");
   if (total.has_value() && *total > 0) {
     const double share = std::min(1.0, static_cast<double>(done) / static_cast<double>(*total));
     const auto filled = static_cast<std::size_t>(share * static_cast<double>(kBarWidth));

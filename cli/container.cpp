@@ -59,8 +59,8 @@ ContainerReader::ContainerReader(Input& input) : input_(input) {
   check(parse_file_header(read_part(input_, "the file header"), kind_, &error), error, name());
   read_header();
   if (header_.type == BlockType::kCodebookSet) {
-    read_block_content(buffer_, "the embedded codebook set");
-    codebook_set_.assign(buffer_.begin(), buffer_.begin() + static_cast<std::ptrdiff_t>(header_.bytes));
+    read_block_content(codebook_set_, "the embedded codebook set");
+    codebook_set_.resize(static_cast<std::size_t>(header_.bytes));
     read_header();
   }
 }
@@ -81,11 +81,11 @@ void ContainerReader::read_block_content(std::vector<std::uint8_t>& buffer, cons
   if (!all_zero(part.data(), part.size())) throw Error(name() + ": padding after " + what + " is not zero");
 }
 
-std::optional<ReadFrame> ContainerReader::next() {
+std::optional<ReadFrame> ContainerReader::next(std::vector<std::uint8_t>& buffer) {
   const std::uint64_t block_offset = input_.position() - kFilePartBytes;
   switch (header_.type) {
     case BlockType::kFrame: {
-      const ReadFrame frame = open_frame(block_offset);
+      const ReadFrame frame = open_frame(block_offset, buffer);
       read_header();
       return frame;
     }
@@ -95,18 +95,18 @@ std::optional<ReadFrame> ContainerReader::next() {
   throw Error(name() + ": a codebook set that is not the first block");
 }
 
-ReadFrame ContainerReader::open_frame(std::uint64_t block_offset) {
+ReadFrame ContainerReader::open_frame(std::uint64_t block_offset, std::vector<std::uint8_t>& buffer) {
   ReadFrame read;
   read.number = seen_.frames.size();
   read.block_offset = block_offset;
   read.original_offset = seen_.original_bytes;
   read.order = header_.order;
   const std::string what = "frame " + std::to_string(read.number);
-  read_block_content(buffer_, what);
+  read_block_content(buffer, what);
 
   splitzip_error error = SPLITZIP_ERROR_INIT;
   read.frame.struct_size = sizeof read.frame;
-  check(splitzip_frame_open(buffer_.data(), static_cast<std::size_t>(header_.bytes), &read.original_offset, &read.frame,
+  check(splitzip_frame_open(buffer.data(), static_cast<std::size_t>(header_.bytes), &read.original_offset, &read.frame,
                             &error),
         error, name() + ": " + what);
   if (read.frame.tensor_count != 1)
@@ -128,9 +128,10 @@ ReadFrame ContainerReader::open_frame(std::uint64_t block_offset) {
 void ContainerReader::read_index(std::uint64_t block_offset) {
   splitzip_error error = SPLITZIP_ERROR_INIT;
   const std::uint64_t bytes = header_.bytes;
-  read_block_content(buffer_, "the index");
+  std::vector<std::uint8_t> buffer;
+  read_block_content(buffer, "the index");
   FileIndex index;
-  check(parse_index(Bytes(buffer_).first(static_cast<std::size_t>(bytes)), index, &error), error, name() + ": index");
+  check(parse_index(Bytes(buffer).first(static_cast<std::size_t>(bytes)), index, &error), error, name() + ": index");
   if (index != seen_) throw Error(name() + ": the index does not match the frames");
 
   std::uint64_t index_offset = 0;
@@ -141,7 +142,7 @@ void ContainerReader::read_index(std::uint64_t block_offset) {
 
 // ---- Frames
 
-Bytes Decoder::decode(const ReadFrame& frame, const std::string& file) {
+Bytes Decoder::decode(const ReadFrame& frame, const std::string& file, std::vector<std::uint8_t>& values) const {
   const std::string what = file + ": frame " + std::to_string(frame.number);
   splitzip_tensor tensor = frame.tensor;
   if (frame.codebook_hash != 0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// *.szkv files as streams: docs/format.md, 8. Both ways hold one frame in memory.
+// *.szkv files as streams: docs/format.md, 8. Frames are in the caller's buffers.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@ class ContainerWriter {
   ContainerWriter(Output& output, OriginalKind kind);
 
   void codebook_set(Bytes bytes);
-  /// The frame of the next `original_bytes` bytes; its nonce is original_offset().
+  /// The frame of the next `original_bytes` bytes; its nonce is how many came before.
   void frame(Bytes frame, FrameOrder order, std::uint64_t original_bytes);
-  std::uint64_t original_offset() const { return index_.original_bytes; }
+  std::uint64_t original_bytes() const { return index_.original_bytes; }
   std::uint64_t frame_count() const { return index_.frames.size(); }
   /// Index and trailer. Returns the length of the file.
   std::uint64_t finish();
@@ -38,7 +38,7 @@ class ContainerWriter {
   std::uint32_t next_block_ = 0;
 };
 
-/// A frame that was read and checked, but not decoded. It points into the reader, until the next call.
+/// A frame that was read and checked, but not decoded. It points into the buffer that it was read to.
 struct ReadFrame {
   std::uint64_t number = 0;
   std::uint64_t block_offset = 0;  // in the file
@@ -59,8 +59,8 @@ class ContainerReader {
   OriginalKind kind() const { return kind_; }
   /// Empty if the file has none.
   Bytes codebook_set() const { return codebook_set_; }
-  /// Nothing once all frames were read; then index, trailer and end of the file were checked too.
-  std::optional<ReadFrame> next();
+  /// The next frame, at the front of `buffer`. Nothing once all were read; then index, trailer and end of the file were checked too.
+  std::optional<ReadFrame> next(std::vector<std::uint8_t>& buffer);
   const std::string& name() const { return input_.name(); }
   std::uint64_t original_bytes() const { return seen_.original_bytes; }
   std::uint64_t file_bytes() const { return input_.position(); }
@@ -68,13 +68,12 @@ class ContainerReader {
  private:
   void read_header();
   void read_block_content(std::vector<std::uint8_t>& buffer, const std::string& what);
-  ReadFrame open_frame(std::uint64_t block_offset);
+  ReadFrame open_frame(std::uint64_t block_offset, std::vector<std::uint8_t>& buffer);
   void read_index(std::uint64_t block_offset);
 
   Input& input_;
   OriginalKind kind_ = OriginalKind::kPlain;
   std::vector<std::uint8_t> codebook_set_;
-  std::vector<std::uint8_t> buffer_;
   BlockHeader header_;
   std::uint32_t next_block_ = 0;
   FileIndex seen_;
@@ -84,10 +83,9 @@ class ContainerReader {
 struct Decoder {
   Codebooks codebooks;
   splitzip_workers* workers = nullptr;
-  std::vector<std::uint8_t> values;  // of the last frame
 
-  /// The piece of the original; `file` is for messages.
-  Bytes decode(const ReadFrame& frame, const std::string& file);
+  /// The piece of the original, at the front of `values`; `file` is for messages.
+  Bytes decode(const ReadFrame& frame, const std::string& file, std::vector<std::uint8_t>& values) const;
 };
 
 }  // namespace splitzip::cli

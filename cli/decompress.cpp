@@ -6,6 +6,7 @@
 #include "command.hpp"
 #include "container.hpp"
 #include "json.hpp"
+#include "stages.hpp"
 #include "text.hpp"
 #include "workers.hpp"
 
@@ -27,6 +28,17 @@ struct Decoded {
   std::uint64_t frames = 0;
 };
 
+struct FrameToDecode {
+  std::vector<std::uint8_t> buffer;
+  ReadFrame frame;
+  std::uint64_t position = 0;  // in the file, behind it
+};
+
+struct DecodedFrame {
+  std::vector<std::uint8_t> buffer;
+  Bytes piece;
+};
+
 /// Decodes and verifies all frames; `output` may be NULL.
 Decoded decode_all(Input& input, Decoder& decoder, Output* output, Console& console) {
   ContainerReader reader(input);
@@ -35,12 +47,22 @@ Decoded decode_all(Input& input, Decoder& decoder, Output* output, Console& cons
     decoder.codebooks.add(parse_codebook_set(reader.codebook_set(), input.name() + ": embedded codebook set"));
   }
   Decoded decoded;
-  while (const auto frame = reader.next()) {
-    const Bytes piece = decoder.decode(*frame, input.name());
-    if (output != nullptr) output->write(piece);
-    ++decoded.frames;
-    console.progress(input.name(), input.position(), input.size());
-  }
+  run_stages<FrameToDecode, DecodedFrame>(
+      [&](FrameToDecode& to) {
+        const auto frame = reader.next(to.buffer);
+        if (frame.has_value()) to.frame = *frame;
+        to.position = input.position();
+        return frame.has_value();
+      },
+      [&](FrameToDecode& from, DecodedFrame& to) {
+        to.piece = decoder.decode(from.frame, input.name(), to.buffer);
+        ++decoded.frames;
+        console.progress(input.name(), from.position, input.size());
+      },
+      [&](DecodedFrame& from) {
+        if (output != nullptr) output->write(from.piece);
+      },
+      [&] { input.interrupt(); });
   decoded.original_bytes = reader.original_bytes();
   decoded.file_bytes = reader.file_bytes();
   return decoded;
@@ -70,7 +92,7 @@ int decompress(const DecodeOptions& options) {
   Console console(options.common.quiet, options.common.verbose);
   const Workers workers = make_workers(options.threads);
   return for_each_input(options.common, console, [&](const std::string& path) {
-    Decoder decoder{.codebooks = load_codebooks(options), .workers = workers.get(), .values = {}};
+    Decoder decoder{.codebooks = load_codebooks(options), .workers = workers.get()};
     Input input(path);
     const OutputOptions target =
         choose_output(options.target, options.common, options.target.path.empty() ? default_path(path) : "", input);
@@ -92,7 +114,7 @@ int test(const DecodeOptions& options) {
   Console console(options.common.quiet, options.common.verbose);
   const Workers workers = make_workers(options.threads);
   return for_each_input(options.common, console, [&](const std::string& path) {
-    Decoder decoder{.codebooks = load_codebooks(options), .workers = workers.get(), .values = {}};
+    Decoder decoder{.codebooks = load_codebooks(options), .workers = workers.get()};
     Input input(path);
     const Decoded decoded = decode_all(input, decoder, nullptr, console);
     console.info(format("%s: ok, %llu bytes in %llu frames", input.name().c_str(),

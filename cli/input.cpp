@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@ namespace {
 
 constexpr std::size_t kFirstGrowth = std::size_t{1} << 20;
 constexpr std::size_t kLargestRead = std::size_t{1} << 30;
+constexpr int kLookAgainMilliseconds = 50;
 
 }  // namespace
 
@@ -47,13 +49,28 @@ Input::~Input() {
   if (fd_ > STDIN_FILENO) ::close(fd_);
 }
 
+/// At least one byte; 0 at the end.
+std::size_t Input::read_some(std::uint8_t* to, std::size_t size) {
+  for (;;) {
+    if (is_pipe()) {  // who writes it may take any time
+      struct ::pollfd wanted {
+        fd_, POLLIN, 0
+      };
+      while (!interrupted_ && ::poll(&wanted, 1, kLookAgainMilliseconds) == 0) {
+      }
+    }
+    if (interrupted_) throw Error("reading " + name_ + " was interrupted");
+    const ssize_t got = ::read(fd_, to, std::min(size, kLargestRead));
+    if (got >= 0) return static_cast<std::size_t>(got);
+    if (errno != EINTR) throw Error("cannot read " + name_ + ": " + std::strerror(errno));
+  }
+}
+
 Bytes Input::peek(std::size_t size) {
   while (peeked_size_ < size) {
-    const ssize_t got = ::read(fd_, peeked_.data() + peeked_size_, size - peeked_size_);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw Error("cannot read " + name_ + ": " + std::strerror(errno));
+    const std::size_t got = read_some(peeked_.data() + peeked_size_, size - peeked_size_);
     if (got == 0) break;
-    peeked_size_ += static_cast<std::size_t>(got);
+    peeked_size_ += got;
   }
   return Bytes(peeked_).first(std::min(size, peeked_size_));
 }
@@ -64,11 +81,9 @@ std::size_t Input::read(std::span<std::uint8_t> to) {
   std::copy(peeked_.begin() + done, peeked_.begin() + peeked_size_, peeked_.begin());
   peeked_size_ -= done;
   while (done < to.size()) {
-    const ssize_t got = ::read(fd_, to.data() + done, std::min(to.size() - done, kLargestRead));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw Error("cannot read " + name_ + ": " + std::strerror(errno));
+    const std::size_t got = read_some(to.data() + done, to.size() - done);
     if (got == 0) break;
-    done += static_cast<std::size_t>(got);
+    done += got;
   }
   position_ += done;
   return done;

@@ -65,7 +65,8 @@ class FileInspector {
  public:
   FileInspector(Input& input, Console& console) : reader_(input) {
     const bool safetensors = reader_.kind() == OriginalKind::kSafetensors;
-    while (const auto read = reader_.next()) {
+    std::vector<std::uint8_t> buffer;
+    while (const auto read = reader_.next(buffer)) {
       frames_.push_back({*read, chunk_kinds(read->frame)});
       if (safetensors) collect_header(*read);
       console.progress(input.name(), input.position(), input.size());
@@ -131,7 +132,8 @@ class FileInspector {
   /// The first frames hold the length field and the header; they are raw, so no codebook is needed to read them.
   void collect_header(const ReadFrame& frame) {
     if (frame.original_offset >= header_end() || frame.codebook_hash != 0) return;
-    const Bytes piece = decoder_.decode(frame, reader_.name());
+    std::vector<std::uint8_t> values;
+    const Bytes piece = Decoder().decode(frame, reader_.name(), values);
     header_.insert(header_.end(), piece.begin(), piece.end());
   }
 
@@ -223,7 +225,6 @@ class FileInspector {
   std::vector<std::size_t> frame_parts_;  // of each frame, the part where it begins
   std::vector<PartFacts> parts_;
   std::vector<std::uint8_t> header_;
-  Decoder decoder_;
 };
 
 void inspect_codebook_set(Input& input, bool as_json) {

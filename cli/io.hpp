@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -53,8 +54,12 @@ class Input {
   void skip(std::uint64_t size, const std::string& what);
   /// An error unless everything was read.
   void expect_end(const std::string& what);
+  /// From any thread: a read that waits for a pipe, and all that come, fail.
+  void interrupt() { interrupted_ = true; }
 
  private:
+  std::size_t read_some(std::uint8_t* to, std::size_t size);
+
   int fd_ = -1;
   std::string name_;
   struct ::stat status_ {};
@@ -62,6 +67,7 @@ class Input {
   std::uint64_t position_ = 0;
   std::array<std::uint8_t, 16> peeked_{};
   std::size_t peeked_size_ = 0;
+  std::atomic<bool> interrupted_ = false;
 };
 
 struct OutputOptions {
@@ -86,6 +92,7 @@ class Output {
 
  private:
   void open_temporary(::mode_t permissions);
+  void send_to_disk();
   [[noreturn]] void fail_write(int error) const;
 
   int fd_ = -1;
@@ -93,6 +100,8 @@ class Output {
   std::string target_;
   std::string temporary_;  // empty: written directly
   bool overwrite_ = false;
+  std::uint64_t sent_ = 0;     // bytes on their way to the disk
+  std::uint64_t waiting_ = 0;  // bytes written after them
 };
 
 /// A run that is interrupted removes its temporary file first.

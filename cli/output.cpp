@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <csignal>
@@ -15,6 +16,8 @@
 
 namespace splitzip::cli {
 namespace {
+
+constexpr std::size_t kDiskPart = std::size_t{8} << 20;
 
 // The file that a signal has to remove. Written only by the one Output that is open.
 char g_temporary
@@ -113,12 +116,23 @@ Output::~Output() {
 
 void Output::fail_write(int error) const { throw Error("cannot write " + name_ + ": " + std::strerror(error)); }
 
+/// What was written so far; without waiting for it, so that little is left for commit().
+void Output::send_to_disk() {
+#ifdef SYNC_FILE_RANGE_WRITE
+  ::sync_file_range(fd_, static_cast<off_t>(sent_), static_cast<off_t>(waiting_), SYNC_FILE_RANGE_WRITE);
+#endif
+  sent_ += waiting_;
+  waiting_ = 0;
+}
+
 void Output::write(Bytes bytes) {
   while (!bytes.empty()) {
-    const ssize_t put = ::write(fd_, bytes.data(), bytes.size());
+    const ssize_t put = ::write(fd_, bytes.data(), std::min(bytes.size(), kDiskPart));
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) fail_write(errno);
     bytes = bytes.subspan(static_cast<std::size_t>(put));
+    waiting_ += static_cast<std::uint64_t>(put);
+    if (waiting_ >= kDiskPart && !temporary_.empty()) send_to_disk();
   }
 }
 

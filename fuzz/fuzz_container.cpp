@@ -31,9 +31,10 @@ Outcome read_file(const std::string& path, std::size_t size) {
     cli::ContainerReader reader(input);
     cli::Decoder decoder;
     if (!reader.codebook_set().empty()) decoder.codebooks.add(cli::parse_codebook_set(reader.codebook_set(), "set"));
-    while (const auto frame = reader.next()) {
+    std::vector<std::uint8_t> buffer, values;
+    while (const auto frame = reader.next(buffer)) {
       require(frame->original_offset == outcome.original.size());
-      const cli::Bytes piece = decoder.decode(*frame, "file");
+      const cli::Bytes piece = decoder.decode(*frame, "file", values);
       require(piece.size() == frame->original_bytes);
       append(outcome.original, piece);
     }
