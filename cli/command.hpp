@@ -26,6 +26,7 @@ void add_decompress(CLI::App& app, Run& run);
 void add_inspect(CLI::App& app, Run& run);
 void add_test(CLI::App& app, Run& run);
 void add_bench(CLI::App& app, Run& run);
+void add_analyze(CLI::App& app, Run& run);
 void add_plan(CLI::App& app, Run& run);
 
 struct CommonOptions {

@@ -53,7 +53,7 @@ void Console::progress(const std::string& label, std::uint64_t done, std::option
   if (total.has_value() && *total > 0) {
     const double share = std::min(1.0, static_cast<double>(done) / static_cast<double>(*total));
     const auto filled = static_cast<std::size_t>(share * static_cast<double>(kBarWidth));
-    text += "[" + std::string(filled, '#') + std::string(kBarWidth - filled, '.') + format("] %3.0f %%  ", 100 * share);
+    text.append("[").append(filled, '#').append(kBarWidth - filled, '.').append(format("] %3.0f %%  ", 100 * share));
   }
   text += human_bytes(done);
   std::fputs(text.c_str(), stderr);

@@ -41,6 +41,7 @@ int run_command(int argc, char** argv) {
   add_inspect(app, run);
   add_test(app, run);
   add_bench(app, run);
+  add_analyze(app, run);
   add_plan(app, run);
 
   try {

@@ -6,7 +6,7 @@ import pytest
 
 from conftest import message, run
 
-COMMANDS = ["calibrate", "compress", "decompress", "inspect", "test", "bench", "plan"]
+COMMANDS = ["calibrate", "compress", "decompress", "inspect", "test", "bench", "analyze", "plan"]
 
 
 @pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS)])
@@ -53,6 +53,9 @@ def test_nothing_asked():
         (["test"], "no input file"),
         (["bench"], "no input file"),
         (["bench", "--repeats", "0", "x"], "--repeats"),
+        (["analyze"], "no input file"),
+        (["analyze", "x", "y", "--plot", "z"], "--plot names one file"),
+        (["analyze", "x", "--json", "--plot", "-"], "cannot both go to standard output"),
         (["plan", "--link", "1GB/s"], "--speeds"),
         (["plan", "--speeds", "x"], "--link"),
         (["plan", "--speeds", "x", "--link", "1GB/s", "--bytes", "some"], "--bytes"),
