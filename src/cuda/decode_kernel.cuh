@@ -36,53 +36,92 @@ __device__ __forceinline__ bool record_is_good(uint32_t mode, uint32_t vectors, 
   return mode != kRaw && (kind == kKindCoded ? words <= raw : kind == kKindConstant && words == 1);
 }
 
-// Checks the tile records, adds the directory to its checksum, and tells every chunk where its variable part lies: by one warp, a lane a
-// chunk, eight lanes a tile.
+// A lane's share of the directories of a block's tiles: a lane a chunk, eight lanes a tile.
+struct DirectoryShare {
+  uint32_t entry;
+  uint32_t tile;    // in the entry
+  uint32_t chunks;  // of the tile; 0: nothing to do
+  uint32_t record, checksum;
+  uint32_t start, next;  // tile records of this tile and the one after it
+};
+
+// Loads the directories, by one warp.
 template <uint32_t kTiles>
-__device__ __forceinline__ void read_directories(const Batch& batch, TileDirectory (&directories)[kTiles],
-                                                 uint32_t kernel, uint32_t first, uint32_t count, uint32_t lane) {
-  const uint32_t t = lane / kTileChunks % kTiles, c = lane % kTileChunks;
-  TileDirectory& directory = directories[t];
-  const uint32_t e = entry_of_tile(batch, min(first + t, count - 1));
-  const EntryPlan& entry = batch.entries[e];
-  const TensorRecord& tensor = batch.tensors[tensor_of_entry(batch, e)];
-  const uint32_t tile = first + t - entry.batch_tile, first_chunk = tile * kTileChunks;
-  const bool mine = lane < kTiles * kTileChunks && first + t < count && entry.live != 0 && tensor.kernel == kernel;
-  const uint32_t chunks = mine ? min(kTileChunks, entry.chunk_count - first_chunk) : 0;
-  const uint32_t frame_tile = entry.first_tile + tile;
-  uint32_t record = 0, checksum = 0, start = 0, next = 0;
-  if (c < chunks) {
-    const uint64_t tile_record = entry.tile_records + uint64_t{4} * tile;
-    record = ptx::load_2(entry.records + uint64_t{2} * (first_chunk + c));
-    if (batch.checksums != 0) checksum = ptx::load_4(entry.checksums + uint64_t{4} * (first_chunk + c));
-    start = ptx::load_4(tile_record);
-    next = frame_tile + 1 < entry.frame_tiles ? ptx::load_4(tile_record + 4) : entry.spill_words;
+__device__ __forceinline__ DirectoryShare load_directories(const Batch& batch, uint32_t kernel, uint32_t first,
+                                                           uint32_t count, uint32_t lane) {
+  const uint32_t t = lane / kTileChunks, c = lane % kTileChunks;
+  DirectoryShare share{};
+  share.entry = entry_of_tile(batch, min(first + t, count - 1));
+  const EntryPlan& entry = batch.entries[share.entry];
+  share.tile = first + t - entry.batch_tile;
+  if (t >= kTiles || first + t >= count || entry.live == 0) return share;
+  if (batch.tensors[tensor_of_entry(batch, share.entry)].kernel != kernel) return share;
+  const uint32_t chunk = share.tile * kTileChunks + c;
+  share.chunks = min(kTileChunks, entry.chunk_count - share.tile * kTileChunks);
+  if (c < share.chunks) {
+    const uint64_t tile_record = entry.tile_records + uint64_t{4} * share.tile;
+    share.record = ptx::load_2(entry.records + uint64_t{2} * chunk);
+    if (batch.checksums != 0) share.checksum = ptx::load_4(entry.checksums + uint64_t{4} * chunk);
+    share.start = ptx::load_4(tile_record);
+    share.next =
+        entry.first_tile + share.tile + 1 < entry.frame_tiles ? ptx::load_4(tile_record + 4) : entry.spill_words;
   }
+  return share;
+}
+
+// Checks the tile records, adds the directory to its checksum, and tells every chunk where its variable part lies: by the warp that has loaded them.
+template <uint32_t kTiles>
+__device__ __forceinline__ void check_directories(const Batch& batch, TileDirectory (&directories)[kTiles],
+                                                  const DirectoryShare& share, uint32_t lane) {
+  const uint32_t c = lane % kTileChunks, words = share.record & 0xff;
+  const EntryPlan& entry = batch.entries[share.entry];
+  const uint32_t frame_tile = entry.first_tile + share.tile;
 
   // Every tile's record follows from that of the tile before it, so all are right if each is.
-  uint32_t through = record & 0xff;
+  uint32_t through = words;
 #pragma unroll
   for (uint32_t d = 1; d < kTileChunks; d *= 2) {
     const uint32_t before = __shfl_up_sync(ptx::kFullWarp, through, d, kTileChunks);
     if (c >= d) through += before;
   }
   const uint32_t total = __shfl_sync(ptx::kFullWarp, through, kTileChunks - 1, kTileChunks);
-  const uint32_t slot_words = slot_size(entry.slot_words, chunks);
-  const bool in_order = start <= next && next <= entry.spill_words &&
-                        next - start == max(total, slot_words) - slot_words && (frame_tile != 0 || start == 0);
-  if (c < chunks) {
-    directory.records[c] = in_order ? record : kBadRecord;
-    directory.offsets[c] = through - (record & 0xff);
-    directory.checksums[c] = checksum;
-    if (c == 0) directory.overflow = entry.spill + uint64_t{4} * start - uint64_t{4} * slot_words;
+  const uint32_t slot_words = slot_size(entry.slot_words, share.chunks);
+  const bool in_order = share.start <= share.next && share.next <= entry.spill_words &&
+                        share.next - share.start == max(total, slot_words) - slot_words &&
+                        (frame_tile != 0 || share.start == 0);
+  uint32_t sum = 0;
+  if (c < share.chunks) {
+    TileDirectory& directory = directories[lane / kTileChunks % kTiles];
+    directory.records[c] = in_order ? share.record : kBadRecord;
+    directory.offsets[c] = through - words;
+    directory.checksums[c] = share.checksum;
+    sum =
+        hash_words(HashDomain::kChunk, entry.first_chunk + share.tile * kTileChunks + c, share.record, share.checksum);
+    if (c == 0) {
+      directory.overflow = entry.spill + uint64_t{4} * share.start - uint64_t{4} * slot_words;
+      sum += hash_words(HashDomain::kTile, frame_tile, share.start);
+    }
   }
-  uint32_t sum = c < chunks ? hash_words(HashDomain::kChunk, entry.first_chunk + first_chunk + c, record, checksum) : 0;
-  if (c == 0 && chunks != 0) sum += hash_words(HashDomain::kTile, frame_tile, start);
 #pragma unroll
   for (uint32_t d = 1; d < kTileChunks; d *= 2) sum += __shfl_xor_sync(ptx::kFullWarp, sum, d);
-  if (c == 0 && chunks != 0) {
+  if (c == 0 && share.chunks != 0) {
     atomicAdd(&batch.frames[entry.frame].directory_sum, sum);
     if (!in_order) fail(batch, entry.frame, SPLITZIP_ERROR_CORRUPT_DIRECTORY);
+  }
+}
+
+// Starts to bring near what a warp will need of a tile: its chunk's pieces of the planes and an eighth of the slot.
+template <uint32_t kMode>
+__device__ __forceinline__ void prefetch_chunk(const TileJob& tile, uint32_t c, uint32_t lane) {
+  if (c >= tile.chunk_count) return;
+  const ChunkJob& job = tile.chunks[c];
+  constexpr uint32_t kCodeLanes = kChunkVectors * code_bytes(kMode) / 32, kSlotLanes = 4;
+  if (4 * lane < job.vectors) ptx::prefetch(job.rests + 32 * lane);
+  const uint32_t slot_byte = 32 * (kSlotLanes * c + lane - kCodeLanes);
+  if (lane < kCodeLanes) {
+    if (32 * lane < code_bytes(kMode) * job.vectors) ptx::prefetch(job.codes + 32 * lane);
+  } else if (lane < kCodeLanes + kSlotLanes) {
+    if (slot_byte < 4 * tile.slot_words) ptx::prefetch(tile.slot + slot_byte);
   }
 }
 
@@ -165,8 +204,16 @@ __global__ void __launch_bounds__(kBlockThreads, decode_tuning<kKernel>().blocks
   const uint32_t count = ptx::load_4(reinterpret_cast<uint64_t>(&batch.state->tile_count));
 #pragma unroll 1
   for (uint32_t first = blockIdx.x * kTiles; first < count; first += gridDim.x * kTiles) {
+    DirectoryShare share{};
     if (warp == 0) prepare_tiles(batch, shared.jobs, kKernel, first, count, lane);
-    if (warp == 1) read_directories(batch, shared.directories, kKernel, first, count, lane);
+    if (warp == 1) share = load_directories<kTiles>(batch, kKernel, first, count, lane);
+    __syncthreads();
+    if constexpr (kPrefetch && kKernel != kGeneralKernel) {
+      constexpr uint32_t kMode = kKernel == kTieredKernel ? kTiered : kFixed4;
+#pragma unroll 1
+      for (uint32_t t = 0; t < kTiles; ++t) prefetch_chunk<kMode>(shared.jobs[t], warp, lane);
+    }
+    if (warp == 1) check_directories(batch, shared.directories, share, lane);
     __syncthreads();
 #pragma unroll 1
     for (uint32_t t = 0; t < kTiles; ++t) {

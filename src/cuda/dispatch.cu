@@ -149,16 +149,23 @@ splitzip_status run(const splitzip_cuda_table* table, const splitzip_cuda_batch*
   return ok ? SPLITZIP_OK : SPLITZIP_ERROR_DEVICE;
 }
 
+/// Divides the multiprocessor's memory so that as many blocks are resident as the kernel was made for, and the rest is cache.
+bool prepare(const TileKernel& kernel) {
+  constexpr int kReserved = 1024, kLargest = 228 * 1024;  // bytes: of each block; of a multiprocessor
+  cudaFuncAttributes attributes{};
+  if (cudaFuncGetAttributes(&attributes, kernel.function) != cudaSuccess) return false;
+  const int needed =
+      static_cast<int>(kernel.tuning.blocks) * (static_cast<int>(attributes.sharedSizeBytes) + kReserved);
+  return cudaFuncSetAttribute(kernel.function, cudaFuncAttributePreferredSharedMemoryCarveout,
+                              std::min(100, (100 * needed + kLargest - 1) / kLargest)) == cudaSuccess;
+}
+
 }  // namespace
 
 bool prepare_kernels() {
-  cudaFuncAttributes attributes{};
-  for (std::uint32_t k = 0; k < kKernels; ++k) {
-    if (cudaFuncGetAttributes(&attributes, encode_kernel_of(k).function) != cudaSuccess ||
-        cudaFuncGetAttributes(&attributes, decode_kernel_of(k).function) != cudaSuccess)
-      return false;
-  }
-  return true;
+  bool ok = true;
+  for (std::uint32_t k = 0; k < kKernels; ++k) ok = ok && prepare(encode_kernel_of(k)) && prepare(decode_kernel_of(k));
+  return ok;
 }
 
 }  // namespace splitzip::cuda

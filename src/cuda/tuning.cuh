@@ -27,9 +27,14 @@ struct Tuning {
 #ifndef SPLITZIP_DECODE_TILES
 #define SPLITZIP_DECODE_TILES 2
 #endif
+#ifndef SPLITZIP_PREFETCH
+#define SPLITZIP_PREFETCH 1
+#endif
 inline constexpr Tuning kEncode{SPLITZIP_ENCODE_BLOCKS, SPLITZIP_ENCODE_TILES};
 inline constexpr Tuning kDecode{SPLITZIP_DECODE_BLOCKS, SPLITZIP_DECODE_TILES};
 inline constexpr Tuning kGeneral{4, 1};       // of the kernels for everything but the usual case
 inline constexpr uint32_t kFinishBlocks = 4;  // of the last kernel, on a multiprocessor
+
+inline constexpr bool kPrefetch = SPLITZIP_PREFETCH != 0;  // bring to the second cache what is loaded soon
 
 }  // namespace splitzip::cuda
