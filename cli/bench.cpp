@@ -11,6 +11,7 @@
 #include "codebooks.hpp"
 #include "command.hpp"
 #include "common/xxh64.hpp"
+#include "device.hpp"
 #include "json.hpp"
 #include "text.hpp"
 #include "workers.hpp"
@@ -29,6 +30,7 @@ struct BenchOptions {
   bool rows = false;
   std::uint32_t repeats = 7;
   std::uint32_t threads = 1;
+  std::string device = "cpu";
 };
 
 /// Seconds of each repeat.
@@ -88,8 +90,8 @@ std::vector<std::uint8_t> to_token_major(const std::vector<std::uint8_t>& values
 /// All tensors of one input that have a codec and a codebook, as one frame.
 class Benchmark {
  public:
-  Benchmark(const BenchOptions& options, const Axes& axes, splitzip_workers* workers, Console& console)
-      : options_(options), axes_(axes), workers_(workers), console_(console) {}
+  Benchmark(const BenchOptions& options, const Axes& axes, splitzip_workers* workers, Device& device, Console& console)
+      : options_(options), axes_(axes), workers_(workers), device_(device), console_(console) {}
 
   void load(Input& input) {
     const Source source(input, options_.source);
@@ -135,6 +137,10 @@ class Benchmark {
     assign(mode, codebooks);
     Result result;
     result.mode = splitzip_mode_name(mode);
+    if (options_.device != "cpu") {
+      run_on_device(result);
+      return result;
+    }
     splitzip_error error = SPLITZIP_ERROR_INIT;
     splitzip_frame_sizes sizes{};
     sizes.struct_size = sizeof sizes;
@@ -187,6 +193,43 @@ class Benchmark {
   }
 
  private:
+  void run_on_device(Result& result) {
+    std::vector<std::uint8_t> values;
+    std::vector<splitzip_layout> places;
+    std::vector<std::size_t> starts;
+    for (const auto& each : data_) {
+      starts.push_back(values.size());
+      values.insert(values.end(), each.begin(), each.end());
+      values.resize((values.size() + 255) / 256 * 256);
+    }
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      const std::size_t at = starts[places_[i].tensor] + places_[i].offset;
+      places.push_back(layout_of(reinterpret_cast<const void*>(at), tensors_[i], places_[i].order));
+    }
+    const std::unique_ptr<ResidentTensors> resident = device_.load(tensors_, places, values);
+    resident->encode();
+    resident->decode();
+    const std::vector<std::uint8_t> back = resident->decoded();
+    for (std::size_t i = 0; i < data_.size(); ++i) {
+      if (!std::equal(data_[i].begin(), data_[i].end(), back.begin() + static_cast<std::ptrdiff_t>(starts[i])))
+        throw Error(result.mode + ": the decoded values differ from the original");
+    }
+    result.frame_bytes = resident->frame_bytes();
+    for (std::uint32_t repeat = 0; repeat < options_.repeats; ++repeat) {
+      result.copy.seconds.push_back(resident->copy());
+      result.encode.seconds.push_back(resident->encode());
+      result.decode.seconds.push_back(resident->decode());
+      console_.progress("bench " + result.mode, repeat + 1, std::nullopt);
+    }
+    splitzip_tensor token = tensors_.front();
+    token.tokens = token.tokens_per_unit = 1;
+    const auto one = device_.load({token}, {places.front()}, Bytes(values).first(data_.front().size()));
+    for (std::uint32_t repeat = 0; repeat < kCallRepeats; ++repeat) {
+      result.encode_call.seconds.push_back(one->encode());
+      result.decode_call.seconds.push_back(one->decode());
+    }
+  }
+
   void add(const SafetensorsTensor& tensor, std::vector<std::uint8_t> values, const std::string& label) {
     Rows rows = axes_.rows(tensor.shape);
     const auto value_bytes = static_cast<std::uint32_t>(splitzip_element_bytes(*tensor.dtype->type));
@@ -240,6 +283,7 @@ class Benchmark {
   const BenchOptions& options_;
   const Axes& axes_;
   splitzip_workers* workers_;
+  Device& device_;
   Console& console_;
   std::vector<std::vector<std::uint8_t>> data_;  // of each tensor
   std::vector<splitzip_tensor> tensors_;         // entries: pieces of the tensors
@@ -274,9 +318,10 @@ int bench(const BenchOptions& options) {
   Console console(options.common.quiet, options.common.verbose);
   const Axes axes(options.source.axes);
   const Workers workers = make_workers(options.threads);
+  const std::unique_ptr<Device> device = make_device(options.device);
   return for_each_input(options.common, console, [&](const std::string& path) {
     Input input(path);
-    Benchmark benchmark(options, axes, workers.get(), console);
+    Benchmark benchmark(options, axes, workers.get(), *device, console);
     benchmark.load(input);
     Codebooks codebooks;
     codebooks.add(options.codebook_path.empty() ? benchmark.calibrate() : load_codebook_set(options.codebook_path));
@@ -284,7 +329,7 @@ int bench(const BenchOptions& options) {
       console.warning("the codebooks were made of the data that are measured; --codebook names others");
 
     const std::uint64_t raw_bytes = benchmark.raw_bytes();
-    std::vector<std::vector<std::string>> rows = {{"mode", "ratio", "encode GB/s", "decode GB/s", "memcpy GB/s"}};
+    std::vector<std::vector<std::string>> rows = {{"mode", "ratio", "encode GB/s", "decode GB/s", "copy GB/s"}};
     Json results = Json::array();
     for (const std::string& mode : options.modes) {
       const Result result = benchmark.run(mode_of(mode), codebooks);
@@ -301,12 +346,16 @@ int bench(const BenchOptions& options) {
                   {"repeats", options.repeats},
                   {"threads", splitzip_workers_threads(workers.get())},
                   {"cpu_target", splitzip_cpu_target_active()},
+                  {"device", options.device},
                   {"codebooks", options.codebook_path.empty() ? "of_the_same_data" : "given"},
                   {"results", std::move(results)}});
     } else {
-      std::printf("%s: %s in %zu tensor entries; %u threads, %s, memcpy by one thread\n", input.name().c_str(),
-                  human_bytes(raw_bytes).c_str(), benchmark.entries(), splitzip_workers_threads(workers.get()),
-                  splitzip_cpu_target_active());
+      const std::string where = options.device == "cpu"
+                                    ? format("%u threads, %s, copy: memcpy by one thread",
+                                             splitzip_workers_threads(workers.get()), splitzip_cpu_target_active())
+                                    : device->name() + ", all in its memory";
+      std::printf("%s: %s in %zu tensor entries; %s\n", input.name().c_str(), human_bytes(raw_bytes).c_str(),
+                  benchmark.entries(), where.c_str());
       std::printf("GB/s of raw bytes: median (lowest-highest) of %u runs\n%s", options.repeats, table(rows).c_str());
     }
   });
@@ -333,6 +382,7 @@ void add_bench(CLI::App& app, Run& run) {
       ->check(CLI::Validator(CLI::Range(1u, 100000u)).description(""));
   add_unit_tokens_option(*command, options->unit_tokens);
   add_threads_option(*command, options->threads);
+  add_device_option(*command, options->device);
   add_source_options(*command, options->source);
   command->callback([options, &run] { run = [options] { return bench(*options); }; });
 }

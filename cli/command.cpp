@@ -72,6 +72,12 @@ void add_threads_option(CLI::App& command, std::uint32_t& threads) {
       ->check(not_negative());
 }
 
+void add_device_option(CLI::App& command, std::string& device) {
+  command.add_option("--device", device, "Where BF16 is coded: cpu or cuda, with the same bytes (cpu)")
+      ->type_name("DEVICE")
+      ->check(CLI::Validator(CLI::IsMember({"cpu", "cuda"})).description(""));
+}
+
 void add_unit_tokens_option(CLI::App& command, std::uint64_t& unit_tokens) {
   command.add_option("--unit-tokens", unit_tokens, "Tokens that can be decoded alone; 0: all tokens of a frame (0)")
       ->type_name("COUNT")

@@ -49,6 +49,7 @@ void add_window_option(CLI::App& command, std::uint64_t& window);
 void add_codebooks_option(CLI::App& command, std::vector<std::string>& paths);
 void add_mode_option(CLI::App& command, splitzip_mode& mode);
 void add_threads_option(CLI::App& command, std::uint32_t& threads);
+void add_device_option(CLI::App& command, std::string& device);
 void add_unit_tokens_option(CLI::App& command, std::uint64_t& unit_tokens);
 
 /// Throws UsageError if there is none.

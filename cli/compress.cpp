@@ -6,6 +6,7 @@
 #include "command.hpp"
 #include "common/xxh64.hpp"
 #include "container.hpp"
+#include "device.hpp"
 #include "json.hpp"
 #include "stages.hpp"
 #include "text.hpp"
@@ -24,6 +25,7 @@ struct CompressOptions {
   std::uint64_t window = kDefaultWindow;
   std::uint64_t unit_tokens = 0;
   std::uint32_t threads = 0;
+  std::string device = "cpu";
 };
 
 /// How a part of the original, a tensor or what stands before the first one, is stored.
@@ -155,8 +157,8 @@ class PieceReader {
 /// Pieces to frames.
 class PieceCoder {
  public:
-  PieceCoder(splitzip_mode mode, splitzip_workers* workers, Console& console)
-      : mode_(mode), workers_(workers), console_(console) {}
+  PieceCoder(splitzip_mode mode, splitzip_workers* workers, Device& device, Console& console)
+      : mode_(mode), workers_(workers), device_(device), console_(console) {}
 
   void code(const PieceToCode& from, CodedFrame& to) {
     const Plan& plan = *from.plan;
@@ -226,8 +228,7 @@ class PieceCoder {
     options.nonce = original_bytes_;
     options.workers = workers_;
     splitzip_error error = SPLITZIP_ERROR_INIT;
-    const splitzip_status status =
-        splitzip_encode(&tensor, &layout, 1, &options, room.data(), room.size(), &to.size, &error);
+    const splitzip_status status = device_.encode(tensor, layout, options, room, to.size, error);
     if (status == SPLITZIP_ERROR_OUTPUT_TOO_SMALL || status == SPLITZIP_ERROR_TOO_LARGE) return false;
     check(status, error, from.plan->label);
     to.original_bytes = from.piece.bytes;
@@ -236,6 +237,7 @@ class PieceCoder {
 
   splitzip_mode mode_;
   splitzip_workers* workers_;
+  Device& device_;
   Console& console_;
   std::uint64_t original_bytes_ = 0;
   std::uint64_t grown_ = 0;  // frames of this tensor that are raw
@@ -275,6 +277,7 @@ int compress(const CompressOptions& options) {
   Console console(options.common.quiet, options.common.verbose);
   const Axes axes(options.source.axes);
   const Workers workers = make_workers(options.threads);
+  const std::unique_ptr<Device> device = make_device(options.device);
   Codebooks codebooks;
   std::vector<std::uint8_t> embedded;
   if (!options.codebook_path.empty()) {
@@ -290,7 +293,7 @@ int compress(const CompressOptions& options) {
     Output output(target, &input);
     const Source source(input, options.source);
     PieceReader pieces(input, source, options, axes, codebooks);
-    PieceCoder coder(options.mode, workers.get(), console);
+    PieceCoder coder(options.mode, workers.get(), *device, console);
     const Compressed done = compress_all(input, pieces, source, coder, output, embedded, console);
     output.commit();
 
@@ -327,6 +330,7 @@ void add_compress(CLI::App& app, Run& run) {
   add_unit_tokens_option(*command, options->unit_tokens);
   add_window_option(*command, options->window);
   add_threads_option(*command, options->threads);
+  add_device_option(*command, options->device);
   add_source_options(*command, options->source);
   command->callback([options, &run] { run = [options] { return compress(*options); }; });
 }

@@ -158,7 +158,8 @@ Bytes Decoder::decode(const ReadFrame& frame, const std::string& file, std::vect
   splitzip_decode_options options = SPLITZIP_DECODE_OPTIONS_INIT;
   options.workers = workers;
   splitzip_error error = SPLITZIP_ERROR_INIT;
-  check(splitzip_decode(&frame.frame, &tensor, &layout, 1, &options, &error), error, what);
+  Device cpu;
+  check((device == nullptr ? cpu : *device).decode(frame.frame, tensor, layout, options, error), error, what);
   return to;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "codebooks.hpp"
+#include "device.hpp"
 #include "format/file.hpp"
 #include "io.hpp"
 #include "splitzip/splitzip.h"
@@ -83,6 +84,7 @@ class ContainerReader {
 struct Decoder {
   Codebooks codebooks;
   splitzip_workers* workers = nullptr;
+  Device* device = nullptr;  // NULL: the CPU
 
   /// The piece of the original, at the front of `values`; `file` is for messages.
   Bytes decode(const ReadFrame& frame, const std::string& file, std::vector<std::uint8_t>& values) const;

@@ -20,6 +20,7 @@ struct DecodeOptions {
   TargetOptions target;
   std::vector<std::string> codebook_paths;
   std::uint32_t threads = 0;
+  std::string device = "cpu";
 };
 
 struct Decoded {
@@ -91,8 +92,9 @@ std::string default_path(const std::string& path) {
 int decompress(const DecodeOptions& options) {
   Console console(options.common.quiet, options.common.verbose);
   const Workers workers = make_workers(options.threads);
+  const std::unique_ptr<Device> device = make_device(options.device);
   return for_each_input(options.common, console, [&](const std::string& path) {
-    Decoder decoder{.codebooks = load_codebooks(options), .workers = workers.get()};
+    Decoder decoder{.codebooks = load_codebooks(options), .workers = workers.get(), .device = device.get()};
     Input input(path);
     const OutputOptions target =
         choose_output(options.target, options.common, options.target.path.empty() ? default_path(path) : "", input);
@@ -113,8 +115,9 @@ int decompress(const DecodeOptions& options) {
 int test(const DecodeOptions& options) {
   Console console(options.common.quiet, options.common.verbose);
   const Workers workers = make_workers(options.threads);
+  const std::unique_ptr<Device> device = make_device(options.device);
   return for_each_input(options.common, console, [&](const std::string& path) {
-    Decoder decoder{.codebooks = load_codebooks(options), .workers = workers.get()};
+    Decoder decoder{.codebooks = load_codebooks(options), .workers = workers.get(), .device = device.get()};
     Input input(path);
     const Decoded decoded = decode_all(input, decoder, nullptr, console);
     console.info(format("%s: ok, %llu bytes in %llu frames", input.name().c_str(),
@@ -133,6 +136,7 @@ void add_decompress(CLI::App& app, Run& run) {
   add_target_options(*command, options->target);
   add_codebooks_option(*command, options->codebook_paths);
   add_threads_option(*command, options->threads);
+  add_device_option(*command, options->device);
   command->callback([options, &run] { run = [options] { return decompress(*options); }; });
 }
 
@@ -142,6 +146,7 @@ void add_test(CLI::App& app, Run& run) {
   add_common_options(*command, options->common);
   add_codebooks_option(*command, options->codebook_paths);
   add_threads_option(*command, options->threads);
+  add_device_option(*command, options->device);
   command->callback([options, &run] { run = [options] { return test(*options); }; });
 }
 

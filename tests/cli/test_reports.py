@@ -153,7 +153,7 @@ def test_bench_json(samples, options):
         run("bench", "--json", "--repeats", 3, "--codebook", samples / "kv.szcb", samples / "in.safetensors", *options).stdout
     )
     check(facts, {"file": str, "raw_bytes": int, "entries": int, "unit_tokens": int, "ranges": str, "repeats": int, "threads": int,
-                  "cpu_target": str, "codebooks": str, "results": list})  # fmt: skip
+                  "cpu_target": str, "device": str, "codebooks": str, "results": list})  # fmt: skip
     assert (facts["raw_bytes"], facts["entries"], facts["codebooks"]) == (4 * 3 * 40 * 32 * 2, 4, "given")
     assert [result["mode"] for result in facts["results"]] == ["tiered", "fixed4"]
     for result in facts["results"]:
