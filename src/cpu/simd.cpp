@@ -155,12 +155,15 @@ struct Chunk {
   }
 
   /// What deltas and bases say, joined with the rest planes.
-  HWY_INLINE void join(const std::uint8_t* bases, const ConstPlanePointers& planes, std::uint8_t* content) const {
-    for (std::size_t i = 0; i < kR; i += kWidth) {
-      const Quad d = load_quad(deltas.data() + i, kR), b = load_quad(bases + i, kR);
-      Format<kType>::join({hn::Add(d.a, b.a), hn::Add(d.b, b.b), hn::Add(d.c, b.c), hn::Add(d.d, b.d)}, i, planes,
-                          content);
-    }
+  static HWY_INLINE void join(const Quad& d, std::size_t i, const std::uint8_t* bases, const ConstPlanePointers& planes,
+                              std::uint8_t* content) {
+    const Quad b = load_quad(bases + i, kR);
+    Format<kType>::join({hn::Add(d.a, b.a), hn::Add(d.b, b.b), hn::Add(d.c, b.c), hn::Add(d.d, b.d)}, i, planes,
+                        content);
+  }
+  HWY_INLINE void join_deltas(const std::uint8_t* bases, const ConstPlanePointers& planes,
+                              std::uint8_t* content) const {
+    for (std::size_t i = 0; i < kR; i += kWidth) join(load_quad(deltas.data() + i, kR), i, bases, planes, content);
   }
 
   /// Call visit(number) for each value whose code is 3, in lane order.
@@ -233,9 +236,10 @@ struct Chunk {
     return words;
   }
 
-  /// The deltas; nullptr, or what is wrong.
-  const char* decode_tiered(const ChunkCoder& coder, const std::uint8_t* code_plane, std::uint32_t words,
-                            const std::uint8_t* variable) {
+  /// The values; nullptr, or what is wrong.
+  const char* decode_tiered(const ChunkCoder& coder, const std::uint8_t* bases, const ConstPlanePointers& planes,
+                            std::uint32_t words, const std::uint8_t* variable, std::uint8_t* content) {
+    const std::uint8_t* const code_plane = planes[kFormat.rest_planes];
     alignas(64) std::array<std::uint8_t, kR> dealt1;
     for (std::size_t i = 0; i < kR; i += kWidth) {
       const Bytes codes = deal<4>(load_quarters(code_plane + i / 4, kR / 4));
@@ -288,15 +292,25 @@ struct Chunk {
       store_quad(look_up(delta_of_rank, unpack_spread(ranks)), deltas.data() + i, kR);
     }
     if (escapes != 0) take_escapes(tier3, variable + code_bytes);
+    join_deltas(bases, planes, content);
     return nullptr;
   }
 
-  /// For the escapes of fixed4: a 3 in tier3 for each code that is 15.
-  HWY_INLINE void mark_escapes(const Quad& codes, std::size_t i) {
-    alignas(16) static constexpr std::uint8_t kThreeFor15[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3};
-    store_bytes(Order::to_lanes(pack2_dealt(look_up(table16(kThreeFor15), codes))), bytes_of(tier3) + i);
+  // Most chunks have no escapes in fixed4, so they are looked for only where a code says that there are some.
+  static HWY_INLINE Bytes highest(Bytes so_far, const Quad& codes) {
+    return hn::Max(so_far, hn::Max(hn::Max(codes.a, codes.b), hn::Max(codes.c, codes.d)));
   }
-  std::uint32_t count_marked() const {
+  static HWY_INLINE bool has_escapes(Bytes highest_codes) {
+    return !hn::AllFalse(kTag8, hn::Eq(highest_codes, fill(kEscapeCode)));
+  }
+  /// A 3 in tier3 for each delta that has no code. Returns how many.
+  std::uint32_t mark_escapes() {
+    alignas(16) static constexpr std::uint8_t kThreeFor15[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3};
+    const Bytes table = table16(kThreeFor15);
+    for (std::size_t i = 0; i < kR; i += kWidth) {
+      const Quad codes = clip(load_quad(deltas.data() + i, kR));
+      store_bytes(Order::to_lanes(pack2_dealt(look_up(table, codes))), bytes_of(tier3) + i);
+    }
     std::uint32_t bits = 0;
     for (const std::uint64_t codes : tier3) bits += count_of(codes);
     return bits / 2;
@@ -304,27 +318,38 @@ struct Chunk {
 
   std::uint32_t encode_fixed4(const std::uint8_t* bases, const std::uint8_t* content, std::uint32_t raw_words,
                               const PlanePointers& planes, std::uint8_t* variable) {
+    Bytes highest_codes = hn::Zero(kTag8);
     for (std::size_t i = 0; i < kR; i += kWidth) {
       const Quad codes = clip(split(content, i, bases, planes));
       pack4(codes, planes[kFormat.rest_planes] + i / 2, kR / 2);
-      mark_escapes(codes, i);
+      highest_codes = highest(highest_codes, codes);
     }
-    const std::uint32_t escapes = count_marked();
-    const std::uint32_t words = (escapes + 3) / 4;
-    if (escapes != 0 && words <= raw_words) put_escapes(tier3, variable);
+    if (!has_escapes(highest_codes)) return 0;
+    const std::uint32_t words = (mark_escapes() + 3) / 4;
+    if (words <= raw_words) put_escapes(tier3, variable);
     return words;
   }
 
-  const char* decode_fixed4(const std::uint8_t* code_plane, std::uint32_t words, const std::uint8_t* variable) {
-    for (std::size_t i = 0; i < kR; i += kWidth) {
-      const Quad codes = unpack4(code_plane + i / 2, kR / 2);
-      store_quad(codes, deltas.data() + i, kR);
-      mark_escapes(codes, i);
+  /// The values; nullptr, or what is wrong.
+  const char* decode_fixed4(const std::uint8_t* bases, const ConstPlanePointers& planes, std::uint32_t words,
+                            const std::uint8_t* variable, std::uint8_t* content) {
+    const std::uint8_t* const code_plane = planes[kFormat.rest_planes];
+    constexpr const char* kOtherLength = "variable part has another length than its codes need";
+    if (words == 0) {
+      Bytes highest_codes = hn::Zero(kTag8);
+      for (std::size_t i = 0; i < kR; i += kWidth) {
+        const Quad codes = unpack4(code_plane + i / 2, kR / 2);
+        highest_codes = highest(highest_codes, codes);
+        join(codes, i, bases, planes, content);
+      }
+      return has_escapes(highest_codes) ? kOtherLength : nullptr;
     }
-    const std::uint32_t escapes = count_marked();
-    if ((escapes + 3) / 4 != words) return "variable part has another length than its codes need";
+    for (std::size_t i = 0; i < kR; i += kWidth) store_quad(unpack4(code_plane + i / 2, kR / 2), deltas.data() + i, kR);
+    const std::uint32_t escapes = mark_escapes();
+    if ((escapes + 3) / 4 != words) return kOtherLength;
     if (!all_zero(variable + escapes, 4 * words - escapes)) return "padding of the variable part is not zero";
-    if (escapes != 0) take_escapes(tier3, variable);
+    take_escapes(tier3, variable);
+    join_deltas(bases, planes, content);
     return nullptr;
   }
 };
@@ -374,11 +399,8 @@ const char* decode_type(const ChunkCoder& coder, const ChunkValues& values, std:
     planes = buffer.planes<const std::uint8_t>();
   }
   const std::uint8_t* const bases = base_row(coder, values, Chunk<kType>::kValues, chunk.base_buffer.data());
-  const std::uint8_t* const plane = planes[Chunk<kType>::kFormat.rest_planes];
-  const char* const fault = coder.mode == SPLITZIP_MODE_TIERED ? chunk.decode_tiered(coder, plane, words, from.variable)
-                                                               : chunk.decode_fixed4(plane, words, from.variable);
-  if (fault == nullptr) chunk.join(bases, planes, content);
-  return fault;
+  return coder.mode == SPLITZIP_MODE_TIERED ? chunk.decode_tiered(coder, bases, planes, words, from.variable, content)
+                                            : chunk.decode_fixed4(bases, planes, words, from.variable, content);
 }
 
 ChunkRecord encode(const ChunkCoder& coder, const ChunkValues& values, const std::uint8_t* content,
