@@ -5,8 +5,9 @@
     cpu_bench --benchmark_repetitions=5 --benchmark_format=json --benchmark_out=raw.json
     bench/scripts/cpu_report.py import raw.json MACHINE "what the machine is"   # writes bench/results/cpu-MACHINE.json
     bench/scripts/cpu_report.py render                                          # writes docs/cpu.md
+    bench/scripts/cpu_report.py check                                           # fails if docs/cpu.md is not what render would write
 
-What cpu_peers.py writes is rendered too. Times are the best of the repetitions, of memcpy as well.
+What cpu_peers.py and cpu_files.py write is rendered too. Times are the best of the repetitions, of memcpy as well.
 """
 
 import argparse
@@ -143,25 +144,55 @@ def render_machine(result):
 
 
 def render_peers(result):
+    largest = max(p["bytes"] for p in result["peers"])
     text = f"## Peers: {result['machine']}\n\n"
-    text += f"{result['data']}, {result['mib']} MiB, one thread; {result['date']}; GB/s of values, the best of {result['repeats']} runs, "
-    text += "called from Python. Every output was decompressed and compared. "
-    text += f"memcpy: {result['memcpy']:.2f} GB/s.\n\n"
-    rows = [[p["name"], p["version"], f"{p['ratio']:.3f}", f"{p['compress']:.2f}", f"{p['decompress']:.2f}"] for p in result["peers"]]
-    text += table(["codec", "version", "ratio", "compress", "decompress"], rows)
+    text += f"{result['data']}, cut or repeated to the size; splitzip's target {result['target']}; {result['date']}; GB/s of values, the best of at least "
+    text += f"{result['repeats']} calls, from Python. Every output was decompressed and compared.\n\n"
+    rows = []
+    for p in result["peers"]:
+        if p["bytes"] == largest:
+            speeds = [f"{p['bytes'] / p[way]:.2f}" for way in ("compress_ns", "decompress_ns")]
+            rows.append([p["name"], p["version"], p["threads"], f"{p['ratio']:.3f}", *speeds])
+    text += f"{largest / 2**20:.0f} MiB:\n\n" + table(["codec", "version", "threads", "ratio", "compress", "decompress"], rows)
+
+    # The same by size: compress / decompress, one thread.
+    sizes = sorted({p["bytes"] for p in result["peers"]})
+    single = {(p["name"], p["bytes"]): p for p in result["peers"] if p["threads"] == 1}
+    rows = []
+    for name in dict.fromkeys(p["name"] for p in result["peers"]) if len(sizes) > 1 else ():
+        cells_of_name = []
+        for size in sizes:
+            p = single.get((name, size))
+            cells_of_name.append(f"{size / p['compress_ns']:.2f} / {size / p['decompress_ns']:.2f}" if p else "")
+        rows.append([name, *cells_of_name])
+    if rows:
+        text += "One thread, by size, compress / decompress:\n\n"
+        text += table(["codec", *(f"{size / 1024:.0f} KiB" if size < 2**20 else f"{size / 2**20:.1f} MiB" for size in sizes)], rows)
     if result["skipped"]:
         text += "Not run: " + "; ".join(f"{name} ({why})" for name, why in result["skipped"]) + ".\n\n"
     return text
 
 
-def render():
+def render_files(result):
+    text = f"## Files: {result['machine']}\n\n"
+    text += f"A safetensors file of {result['bytes'] / 1e9:.2f} GB, in memory before; {result['date']}; GB/s of it by wall clock, the best of {result['repeats']} "
+    text += "runs, with the time until the output is on the disk; and seconds of all processors for each GB.\n\n"
+    rows = []
+    for case in result["files"]:
+        ratio = f"{case['ratio']:.3f}" if "ratio" in case else ""
+        gigabytes = result["bytes"] / 1e9
+        rows.append([case["what"], case["threads"], ratio, f"{gigabytes / case['seconds']:.2f}", f"{case['processor_seconds'] / gigabytes:.2f}"])
+    return text + table(["", "threads", "ratio", "GB/s", "processor s"], rows)
+
+
+def rendered():
     text = ""
     for path in sorted(RESULTS.glob("cpu-*.json")):
         result = json.loads(path.read_text())
-        text += render_peers(result) if "peers" in result else render_machine(result)
-    document = DOCUMENT.read_text()
-    head, rest = document.split(BEGIN)
-    DOCUMENT.write_text(head + BEGIN + "\n" + text + END + rest.split(END)[1])
+        kinds = {"peers": render_peers, "files": render_files, "cases": render_machine}
+        text += next(renderer for key, renderer in kinds.items() if key in result)(result)
+    head, rest = DOCUMENT.read_text().split(BEGIN)
+    return head + BEGIN + "\n" + text + END + rest.split(END)[1]
 
 
 def main():
@@ -172,11 +203,14 @@ def main():
     importer.add_argument("machine")
     importer.add_argument("description")
     commands.add_parser("render")
+    commands.add_parser("check")
     arguments = parser.parse_args()
     if arguments.command == "import":
         import_raw(arguments.raw, arguments.machine, arguments.description)
-    else:
-        render()
+    elif arguments.command == "render":
+        DOCUMENT.write_text(rendered())
+    elif DOCUMENT.read_text() != rendered():
+        raise SystemExit("docs/cpu.md is not what its data say: run bench/scripts/cpu_report.py render")
 
 
 if __name__ == "__main__":
