@@ -5,9 +5,12 @@ import time
 from pathlib import Path
 
 import pytest
-import splitzip_kv.integrations.lmcache  # noqa: F401 (registers the serde)
+from lmcache.v1.distributed.serde import AsyncSerdeProcessor, register_serde_factory
 from lmcache_cases import CHUNK_TOKENS, chunks, forget, key, load, manager, plugin, redis_server, same, store
+from splitzip_kv import frame_size
+from splitzip_kv.integrations.lmcache import SplitZipSerde
 from splitzip_kv.store import CacheStore
+from splitzip_kv.store.envelope import HEADER_BYTES
 from splitzip_kv.store.redis import RedisValues
 
 CHUNKS = chunks()
@@ -143,3 +146,29 @@ def test_serde_with_adapters_of_lmcache(type, tmp_path):
         made.clear()
         for got, wanted in zip(load(made, KEYS, CHUNKS[0]), CHUNKS, strict=True):
             assert got is None or same(got, wanted)
+
+
+class ExactLength(SplitZipSerde):
+    """What a serde of a codec should be able to do."""
+
+    def serialize(self, src, dst, key):
+        super().serialize(src, dst, key)
+        return HEADER_BYTES + frame_size(memoryview(dst.byte_array).cast("B")[HEADER_BYTES:])
+
+
+def test_why_the_serde_has_a_budget(tmp_path):
+    """LMCache 0.5.6 stores what a serde wrote, and loads what it had estimated. If this fails, the budget can go."""
+
+    def create(kwargs):
+        serde = ExactLength(**kwargs)
+        return AsyncSerdeProcessor(serde, serde)
+
+    register_serde_factory("splitzip-exact", create)
+    folder = tmp_path / "l2"
+    folder.mkdir()
+    serde = {"type": "splitzip-exact", "codebooks": str(tmp_path / "books"), "learn_tokens": CHUNK_TOKENS}
+    with manager({"type": "fs", "base_path": str(folder), "serde": serde}) as made:
+        store(made, KEYS, CHUNKS)
+        forget(made, lambda: len(serde_files(folder)) == len(KEYS))
+        assert sum(path.stat().st_size for path in serde_files(folder)) < RAW / 1.4
+        assert load(made, KEYS, CHUNKS[0]) == [None] * len(KEYS)

@@ -91,16 +91,21 @@ class CacheStore:
         Parts without codebook go in mode raw."""
         with self._staging.use(HEADER_BYTES + frame_sizes([part.tensor for part in parts]).bound_bytes):
             value = self.pack(key, parts)
-            self._publish(open_value(value)[1])
-            self.values.put(self._prefix + key, value)
+            self.put_packed(key, value)
         with self._lock:
-            self.counters["puts"] += 1
             self.counters["raw_bytes"] += sum(part.raw_bytes for part in parts)
-            self.counters["stored_bytes"] += len(value)
         return len(value)
 
+    def put_packed(self, key: str, value: memoryview) -> None:
+        """Store what `pack` made for this key."""
+        self._publish(open_value(value)[1])
+        self.values.put(self._prefix + key, value)
+        with self._lock:
+            self.counters["puts"] += 1
+            self.counters["stored_bytes"] += len(value)
+
     def pack(self, key: str, parts: Sequence[Part]) -> memoryview:
-        """What `put` stores, for those who store it themselves."""
+        """What `put` stores, for those who store it later or elsewhere. They have to cap its memory themselves."""
         if not self.coding:
             parts = [part.raw() for part in parts]
         tensors, layouts = [part.tensor for part in parts], [part.layout for part in parts]
