@@ -25,24 +25,44 @@ def _axis_name(x, y, name):
     return _text(x, y, name, extra=f' transform="rotate(-90 {x:.1f} {y:.1f})"')
 
 
-def _panel(x0, title, series, ticks, y_name):
-    """Both axes are logarithmic; `series`: [(name, [(x, y), ...])]; `ticks`: [(x, label)]."""
+def _decades(series):
+    """Ticks for a logarithmic axis."""
     ys = [y for _, points in series for _, y in points]
-    low, high = math.floor(math.log10(min(ys))), math.ceil(math.log10(max(ys)))
-    x_low, x_high = math.log2(ticks[0][0]), math.log2(ticks[-1][0])
+    return [10**power for power in range(math.floor(math.log10(min(ys))), math.ceil(math.log10(max(ys))) + 1)]
+
+
+def steps(low, high):
+    """Round ticks for a linear axis from below `low` to above `high`, four to nine of them."""
+    spread = max(high - low, 1e-9)
+    unit = 10 ** math.floor(math.log10(spread))
+    step = next(unit * part for part in (0.2, 0.5, 1, 2) if spread / (unit * part) <= 7)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [round(step * number, 9) for number in range(first, last + 1)]
+
+
+def _panel(x0, title, series, ticks, y_name, y_ticks, x_scale):
+    """`series`: [(name, [(x, y), ...])]; `ticks`: [(x, label)]. The y axis is linear where it has `y_ticks`, else logarithmic."""
+    y_scale = float if y_ticks else math.log10
+    y_ticks = y_ticks or _decades(series)
+    low, high = y_scale(y_ticks[0]), y_scale(y_ticks[-1])
+    x_low, x_high = x_scale(ticks[0][0]), x_scale(ticks[-1][0])
 
     def place(x, y):
-        across = (math.log2(x) - x_low) / (x_high - x_low or 1)
-        up = (math.log10(y) - low) / (high - low or 1)
+        across = (x_scale(x) - x_low) / (x_high - x_low or 1)
+        up = (y_scale(y) - low) / (high - low or 1)
         return x0 + LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
 
     text = _text(x0 + (LEFT + WIDTH) / 2, 20, title, extra=' font-weight="bold"')
-    for power in range(low, high + 1):
-        _, y = place(ticks[0][0], 10**power)
-        text += _line(x0 + LEFT, y, x0 + WIDTH - RIGHT, y) + _text(x0 + LEFT - 6, y + 4, f"{10**power:g}", "end")
+    for tick in y_ticks:
+        _, y = place(ticks[0][0], tick)
+        text += _line(x0 + LEFT, y, x0 + WIDTH - RIGHT, y) + _text(x0 + LEFT - 6, y + 4, f"{tick:g}", "end")
     for x, label in ticks:
-        across, _ = place(x, 10**low)
-        text += _line(across, TOP, across, HEIGHT - BOTTOM) + _text(across, HEIGHT - BOTTOM + 16, label)
+        across, _ = place(x, y_ticks[0])
+        text += _line(across, TOP, across, HEIGHT - BOTTOM)
+        if x == ticks[-1][0] and len(str(label)) > 3:  # or it would be cut at the edge
+            text += _text(x0 + WIDTH - 2, HEIGHT - BOTTOM + 16, label, "end")
+        else:
+            text += _text(across, HEIGHT - BOTTOM + 16, label)
     for number, (_, points) in enumerate(series):
         colour = COLOURS[number % len(COLOURS)]
         places = [place(x, y) for x, y in sorted(points)]
@@ -65,10 +85,12 @@ def _legend(names, y, width, line=None):
     return text
 
 
-def lines(panels, ticks, y_name):
+def lines(panels, ticks, y_name, y_ticks=None, x_scale=math.log2):
     """Panels side by side: [(title, series)], with the same series names in each."""
     width = WIDTH * len(panels)
-    drawn = [_panel(number * WIDTH, title, series, ticks, y_name) for number, (title, series) in enumerate(panels)]
+    drawn = [
+        _panel(number * WIDTH, title, series, ticks, y_name, y_ticks, x_scale) for number, (title, series) in enumerate(panels)
+    ]
     drawn.append(_legend([name for name, _ in panels[0][1]], HEIGHT - 6, width))
     return _svg(drawn, width, HEIGHT)
 

@@ -25,7 +25,7 @@ OUTSIDE = {
     "python": (PUBLIC,),
 }
 SOURCES = ("c", "h", "cpp", "hpp", "cu", "cuh", "py", "cmake", "sh")
-FOLDERS = ("include", "src", "cli", "python", "tests", "fuzz", "bench", "examples", "tools", "cmake", "docs")
+FOLDERS = ("include", "src", "cli", "python", "tests", "fuzz", "bench", "eval", "examples", "tools", "cmake", "docs")
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
 
