@@ -92,9 +92,11 @@ class Run {
     const auto version = [](int number) {
       return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);
     };
+    // "NVRM version: ... Kernel Module ... 580.12.03  Release Build ...": the first word that is a number.
     std::ifstream driver_file("/proc/driver/nvidia/version");
     std::string module;
-    std::getline(driver_file, module);
+    while (driver_file >> module && (module.front() < '0' || module.front() > '9' || module.find('.') == module.npos)) {
+    }
     char date[16];
     const std::time_t time = std::time(nullptr);
     std::strftime(date, sizeof date, "%Y-%m-%d", std::gmtime(&time));

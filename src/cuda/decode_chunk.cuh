@@ -231,8 +231,8 @@ __device__ __forceinline__ Decoded decode_fixed4(const Rows& rows, const ChunkJo
     const uint32_t through = ptx::scan_add(own);
     end = ptx::from_lane(through, 31), at = through - own;
   }
+  part.await();  // also where it is not read: the next chunk's takes its place
   if ((end + 3) / 4 != part.words) return {0, false};
-  part.await();
   bool valid = end % 4 == 0 || ptx::load_shared(variable + end / 4 * 4) >> (end % 4 * 8) == 0;
 
   uint64_t content = 0;

@@ -110,21 +110,6 @@ __device__ __forceinline__ void check_directories(const Batch& batch, TileDirect
   }
 }
 
-// Starts to bring near what a warp will need of a tile: its chunk's pieces of the planes and an eighth of the slot.
-template <uint32_t kMode>
-__device__ __forceinline__ void prefetch_chunk(const TileJob& tile, uint32_t c, uint32_t lane) {
-  if (c >= tile.chunk_count) return;
-  const ChunkJob& job = tile.chunks[c];
-  constexpr uint32_t kCodeLanes = kChunkVectors * code_bytes(kMode) / 32, kSlotLanes = 4;
-  if (4 * lane < job.vectors) ptx::prefetch(job.rests + 32 * lane);
-  const uint32_t slot_byte = 32 * (kSlotLanes * c + lane - kCodeLanes);
-  if (lane < kCodeLanes) {
-    if (32 * lane < code_bytes(kMode) * job.vectors) ptx::prefetch(job.codes + 32 * lane);
-  } else if (lane < kCodeLanes + kSlotLanes) {
-    if (slot_byte < 4 * tile.slot_words) ptx::prefetch(tile.slot + slot_byte);
-  }
-}
-
 // Fetches the variable part of a chunk.
 __device__ __forceinline__ uint32_t fetch_variable(const TileJob& tile, const TileDirectory& directory, uint32_t c,
                                                    uint32_t variable, uint32_t lane) {
@@ -208,11 +193,6 @@ __global__ void __launch_bounds__(kBlockThreads, decode_tuning<kKernel>().blocks
     if (warp == 0) prepare_tiles(batch, shared.jobs, kKernel, first, count, lane);
     if (warp == 1) share = load_directories<kTiles>(batch, kKernel, first, count, lane);
     __syncthreads();
-    if constexpr (kPrefetch && kKernel != kGeneralKernel) {
-      constexpr uint32_t kMode = kKernel == kTieredKernel ? kTiered : kFixed4;
-#pragma unroll 1
-      for (uint32_t t = 0; t < kTiles; ++t) prefetch_chunk<kMode>(shared.jobs[t], warp, lane);
-    }
     if (warp == 1) check_directories(batch, shared.directories, share, lane);
     __syncthreads();
 #pragma unroll 1

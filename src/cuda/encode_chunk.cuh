@@ -86,7 +86,7 @@ class VectorsAhead {
   }
 
  private:
-  static constexpr int kAhead = SPLITZIP_ENCODE_AHEAD;
+  static constexpr int kAhead = kEncodeAhead;
 
   __device__ __forceinline__ void load(int i) {
     ring_[i % kAhead] = kFull || 32 * i + lane_ < vectors_ ? rows_.load(i) : make_uint4(0, 0, 0, 0);

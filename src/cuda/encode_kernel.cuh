@@ -48,7 +48,6 @@ __device__ __forceinline__ Encoded encode_chunk(const Rows& rows, const TileJob&
     // The usual chunk has a version of its own.
     Symbols symbols;
     if (Rows::kWholeVectors && job.linear != 0 && job.vectors == kChunkVectors) {
-      if constexpr (kPrefetch) LinearRows::prefetch(job, lane);  // since it is loaded last
       split_chunk<kMode, true>(LinearRows(job, lane), tile, job, pair_table, lane, symbols);
     } else {
       split_chunk<kMode, false>(rows, tile, job, pair_table, lane, symbols);
@@ -135,14 +134,6 @@ __device__ __forceinline__ Encoded encode_with(const TileJob& tile, const ChunkJ
                                         : encode_chunk<kRaw>(values, tile, job, pair_table, variable, lane);
 }
 
-// Starts to bring a chunk near that is encoded next.
-__device__ __forceinline__ void prefetch_chunk(const TileJob& tile, uint32_t c, uint32_t lane) {
-  if (c >= tile.chunk_count || tile.chunks[c].linear == 0) return;
-  const uint64_t source = tile.chunks[c].source + 32 * lane;
-  if (2 * lane < tile.chunks[c].vectors) ptx::prefetch(source);
-  if (64 + 2 * lane < tile.chunks[c].vectors) ptx::prefetch(source + 1024);
-}
-
 template <uint32_t kKernel>
 constexpr Tuning encode_tuning() {
   return kKernel == kGeneralKernel ? kGeneral : kEncode;
@@ -171,7 +162,6 @@ __global__ void __launch_bounds__(kBlockThreads, encode_tuning<kKernel>().blocks
       const TileJob& tile = shared.jobs[t];
       if (tile.chunk_count == 0) continue;
       Encoded* const encoded = shared.encoded[t % 2];
-      if (kPrefetch && kKernel != kGeneralKernel && t + 1 < kTiles) prefetch_chunk(shared.jobs[t + 1], warp, lane);
       if (warp < tile.chunk_count) {
         const Encoded e =
             encode_with<kKernel>(tile, tile.chunks[warp], ptx::shared_address(shared.pair_tables[t]), variable, lane);

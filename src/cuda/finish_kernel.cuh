@@ -53,7 +53,9 @@ __device__ inline uint32_t find_frame(const Batch& batch, uint32_t group) {
 
 struct GroupSums {
   uint32_t starts[kGroupTiles + 1];  // of the tiles' words in the group's
-  uint32_t before[kFinishThreads / 32], own[kFinishThreads / 32];
+  // Aligned, so that loads of several words at once take nothing of `starts`, which is written meanwhile.
+  alignas(16) uint32_t before[kFinishThreads / 32];
+  uint32_t own[kFinishThreads / 32];
 };
 
 // Moves words that lie apart from `first` on, by a warp.

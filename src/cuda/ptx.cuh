@@ -129,8 +129,6 @@ __device__ __forceinline__ void store_2(uint64_t address, uint32_t x) {
 __device__ __forceinline__ void store_1(uint64_t address, uint32_t x) {
   asm volatile("st.global.u8 [%0], %1;" ::"l"(address), "r"(x) : "memory");
 }
-// Starts to bring 32 bytes to the second cache.
-__device__ __forceinline__ void prefetch(uint64_t address) { asm volatile("prefetch.global.L2 [%0];" ::"l"(address)); }
 // Data that no one writes while the kernel runs; loaded where it is said, not later.
 __device__ __forceinline__ uint4 load_16_constant(uint64_t address) {
   uint4 w;

@@ -21,10 +21,6 @@ class LinearRows {
   __device__ __forceinline__ void store(uint32_t i, uint4 w) const { ptx::store_16(source_ + 512 * i, w); }
   __device__ __forceinline__ uint4 bases(uint32_t i) const { return ptx::load_16(bases_ + 512 * i); }
   __device__ __forceinline__ uint32_t values_in(uint32_t) const { return kVectorValues; }
-  // Starts to bring the chunk's first half near.
-  static __device__ __forceinline__ void prefetch(const ChunkJob& job, uint32_t lane) {
-    ptx::prefetch(job.source + 32 * lane);
-  }
 
  private:
   uint64_t source_, bases_;
