@@ -2,7 +2,7 @@
 #
 # Decides whether the CUDA backend is built (SPLITZIP_WITH_CUDA) and enables the language if so.
 
-set(SPLITZIP_CUDA "OFF" CACHE STRING "Preview of the CUDA backend: ON, OFF, or AUTO (where nvcc is found)")
+set(SPLITZIP_CUDA "AUTO" CACHE STRING "CUDA backend: ON, OFF, or AUTO (where nvcc 13 or later is found)")
 set_property(CACHE SPLITZIP_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(SPLITZIP_WITH_CUDA OFF)
 
@@ -20,6 +20,10 @@ if(SPLITZIP_CUDA STREQUAL "AUTO" OR SPLITZIP_CUDA)
       set(CMAKE_CUDA_ARCHITECTURES 90)
     endif()
     enable_language(CUDA)
+  endif()
+  if(CMAKE_CUDA_COMPILER_VERSION AND SPLITZIP_CUDA STREQUAL "AUTO" AND CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 13.0)
+    message(STATUS "splitzip: nvcc ${CMAKE_CUDA_COMPILER_VERSION} is older than 13.0, which the CUDA backend is tested with")
+  elseif(CMAKE_CUDA_COMPILER_VERSION)
     # CMake 3.25 deprecates the target nvToolsExt for projects of its own age, and fails where CUDA 13 does not have it.
     set(own_minimum ${CMAKE_MINIMUM_REQUIRED_VERSION})
     set(CMAKE_MINIMUM_REQUIRED_VERSION 3.24)

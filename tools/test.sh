@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs what the tests need, builds everything with warnings as errors, and runs all tests: g++ with all of it, clang
+# Installs what the tests need, builds everything with warnings as errors, and runs all tests: g++ and nvcc with all of it, clang
 # with AddressSanitizer and UndefinedBehaviorSanitizer, and the fuzz targets on their seeds.
 # On Debian 12 or 13 it needs nothing but a shell and root or sudo.
 #
@@ -9,7 +9,7 @@
 #   tools/test.sh REGEX        everything is built, and the tests whose names match are run
 #
 #   SPLITZIP_BUILD_DIR         where to build (default: build)
-#   SPLITZIP_TEST_CUDA=1       build the preview of the CUDA backend, too (with nvcc from PyPI where there is none)
+#   SPLITZIP_TEST_CUDA=0       leave the CUDA backend out (else it is built, with nvcc from PyPI where there is none)
 #   SPLITZIP_FUZZ_SECONDS      how long each fuzz target runs (default: 20)
 set -eu
 cd "$(dirname "$0")/.."
@@ -49,10 +49,11 @@ else
 fi
 
 # The environment is made anew when a list of requirements changes.
-tree=dev
-nvcc=none
-if [ -n "${SPLITZIP_TEST_CUDA-}" ]; then
-  tree=cuda
+tree=cuda
+if [ "${SPLITZIP_TEST_CUDA-}" = 0 ]; then
+  tree=dev
+  nvcc=none
+else
   nvcc=$(command -v nvcc || ls "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" 2> /dev/null || true)
 fi
 requirements=tests/requirements.txt
@@ -84,8 +85,7 @@ build_preset() {
   cmake --preset "$preset" -B "$build/$preset" "$@"
   cmake --build "$build/$preset" --target "$target" --parallel "$jobs"
 }
-cuda=
-[ "$tree" = dev ] || cuda=-DCMAKE_CUDA_COMPILER=$nvcc
+if [ "$tree" = dev ]; then cuda=-DSPLITZIP_CUDA=OFF; else cuda=-DCMAKE_CUDA_COMPILER=$nvcc; fi
 build_preset "$tree" all -DSPLITZIP_TEST_PYTHON=ON -DPython3_EXECUTABLE="$venv/bin/python" $cuda
 build_preset asan all -DPython3_EXECUTABLE="$venv/bin/python"
 build_preset fuzz fuzz -DSPLITZIP_FUZZ_SECONDS="$fuzz_seconds"
