@@ -9,6 +9,7 @@
 #
 #   SPLITZIP_BUILD_DIR         where the environments are made (default: build)
 #   SPLITZIP_MEASURE=0         only test
+#   SPLITZIP_PROMPTS=N         vllm: ask so many prompts, at least 7 (default: 20)
 set -eu
 cd "$(dirname "$0")/.."
 engine=${1:?which engine: lmcache or vllm}

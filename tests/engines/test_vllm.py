@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run by tools/test_engine.sh vllm: vLLM's API servers with SmolLM2-135M, a shared store, and prefill to decode."""
 
+import os
 import shutil
 import urllib.error
 from pathlib import Path
@@ -12,7 +13,7 @@ from splitzip_kv.store import CacheStore, FileValues
 from splitzip_kv.transfer import Part
 from vllm_cases import BLOCK, CODEBOOKS, connector, disaggregated, free_port, prompts, servers
 
-PROMPTS = prompts()
+PROMPTS = prompts(int(os.environ.get("SPLITZIP_PROMPTS", "20")))
 RAW_BLOCK = 30 * 2 * BLOCK * 192 * 2
 
 
@@ -53,14 +54,46 @@ def scramble(folder: Path) -> None:
         store.put(key, block_parts(arrays, books))
 
 
+def test_prefill_and_decode(answers, tmp_path, monkeypatch):
+    fault = tmp_path / "fault"
+    settings = {"codebooks": str(CODEBOOKS), "timeout": 20.0}
+    prefill_settings = connector("kv_producer", module="faulty_connector", port=free_port(), **settings)
+    decode_settings = connector("kv_consumer", **settings)
+    with servers(prefill_settings, decode_settings, SPLITZIP_FAULT=str(fault)) as (prefill, decode):
+        assert [disaggregated(prefill, decode, prompt) for prompt in PROMPTS] == answers
+        sent, received = (
+            side.metric(name, len(PROMPTS)) for side, name in ((prefill, "splitzip_sends"), (decode, "splitzip_loads"))
+        )
+        tokens = received["external_prefix_cache_hits"]
+        assert tokens > len(PROMPTS) * 100
+        assert received["splitzip_received_raw_bytes"] == tokens * RAW_BLOCK / BLOCK
+        assert received["splitzip_received_bytes"] == sent["splitzip_sent_bytes"]
+        assert received["splitzip_received_raw_bytes"] / received["splitzip_received_bytes"] > 1.4
+        assert received.get("splitzip_failed_blocks", 0) == 0
+
+        # A link that damages everything: the decode server computes what it cannot have.
+        fault.touch()
+        assert [disaggregated(prefill, decode, prompt) for prompt in PROMPTS[:2]] == answers[:2]
+        assert decode.metrics()["splitzip_failed_blocks"] > 0
+        fault.unlink()
+        assert disaggregated(prefill, decode, PROMPTS[4]) == answers[4]
+
+        # The prefill server dies with a cache that is asked for.
+        asked = prefill.ask(PROMPTS[5], 1, {"do_remote_decode": True, "do_remote_prefill": False})
+        prefill.kill()
+        assert decode.tokens(PROMPTS[5], params=asked["kv_transfer_params"]) == answers[5]
+        assert decode.tokens(PROMPTS[6]) == answers[6]
+        print({name: count for name, count in decode.metrics().items() if "splitzip" in name})
+
+
 def test_a_store_that_two_servers_share(answers, tmp_path):
     folder = tmp_path / "store"
     settings = {"store": f"file://{folder}", "codebooks": str(CODEBOOKS), "shadow": 4}
     # The second one fails requests whose cache is damaged, the first one computes it.
     with servers(connector("kv_both", **settings), connector("kv_both", "fail", **settings)) as (first, second):
         assert [first.tokens(prompt) for prompt in PROMPTS] == answers
-        written = first.metrics()
-        assert written["splitzip_stored_blocks"] == len(values_of(folder)) >= 20
+        assert len(values_of(folder)) >= len(PROMPTS)
+        written = first.metric("splitzip_stored_blocks", len(values_of(folder)))
         assert written["splitzip_stored_raw_bytes"] == RAW_BLOCK * len(values_of(folder))
         assert written["splitzip_stored_raw_bytes"] / written["splitzip_stored_bytes"] > 1.4
         assert written["splitzip_stored_bytes"] == sum(path.stat().st_size for path in values_of(folder))
@@ -69,7 +102,7 @@ def test_a_store_that_two_servers_share(answers, tmp_path):
         assert [second.tokens(prompt) for prompt in PROMPTS] == answers
         read = second.metrics()
         assert read["external_prefix_cache_hits"] == BLOCK * read["splitzip_loaded_blocks"]
-        assert read["splitzip_loaded_blocks"] >= 20 and read["splitzip_failed_blocks"] == 0
+        assert read["splitzip_loaded_blocks"] >= len(PROMPTS) and read.get("splitzip_failed_blocks", 0) == 0
 
         good = tmp_path / "good"
         shutil.copytree(folder, good)
@@ -82,47 +115,20 @@ def test_a_store_that_two_servers_share(answers, tmp_path):
 
         # Damage ends in a failed request, or in the right text; and it is gone afterwards.
         damage()
-        for prompt in PROMPTS[:3]:
+        for prompt in PROMPTS[:2]:
             with pytest.raises(urllib.error.HTTPError) as caught:
                 second.tokens(prompt)
             assert caught.value.code == 500
         shutil.rmtree(folder)
         shutil.copytree(good, folder)
         damage()
-        assert [first.tokens(prompt) for prompt in PROMPTS] == answers
-        assert first.metrics()["splitzip_damaged_blocks"] >= 18
-        assert [second.tokens(prompt) for prompt in PROMPTS] == answers
+        assert [first.tokens(prompt) for prompt in PROMPTS[:4]] == answers[:4]
+        assert first.metrics()["splitzip_damaged_blocks"] >= 4
+        assert [second.tokens(prompt) for prompt in PROMPTS[:4]] == answers[:4]
 
         # What is loaded is what is used: another cache gives another text.
+        shutil.rmtree(folder)
+        shutil.copytree(good, folder)
         scramble(folder)
-        wrong = [second.tokens(prompt) for prompt in PROMPTS]
-        assert sum(a != b for a, b in zip(wrong, answers, strict=True)) > len(PROMPTS) // 2
-
-
-def test_prefill_and_decode(answers, tmp_path, monkeypatch):
-    fault = tmp_path / "fault"
-    settings = {"codebooks": str(CODEBOOKS), "timeout": 20.0}
-    prefill_settings = connector("kv_producer", module="faulty_connector", port=free_port(), **settings)
-    decode_settings = connector("kv_consumer", **settings)
-    with servers(prefill_settings, decode_settings, SPLITZIP_FAULT=str(fault)) as (prefill, decode):
-        assert [disaggregated(prefill, decode, prompt) for prompt in PROMPTS] == answers
-        sent, received = prefill.metrics(), decode.metrics()
-        tokens = received["external_prefix_cache_hits"]
-        assert tokens > 20 * 150 and received["splitzip_loads"] == sent["splitzip_sends"] == len(PROMPTS)
-        assert received["splitzip_received_raw_bytes"] == tokens * RAW_BLOCK / BLOCK
-        assert received["splitzip_received_bytes"] == sent["splitzip_sent_bytes"]
-        assert received["splitzip_received_raw_bytes"] / received["splitzip_received_bytes"] > 1.4
-        assert received["splitzip_failed_blocks"] == 0
-
-        # A link that damages everything: the decode server computes what it cannot have.
-        fault.touch()
-        assert [disaggregated(prefill, decode, prompt) for prompt in PROMPTS[:4]] == answers[:4]
-        assert decode.metrics()["splitzip_failed_blocks"] > 0
-        fault.unlink()
-        assert disaggregated(prefill, decode, PROMPTS[4]) == answers[4]
-
-        # The prefill server dies with a cache that is asked for.
-        asked = prefill.ask(PROMPTS[5], 1, {"do_remote_decode": True, "do_remote_prefill": False})
-        prefill.kill()
-        assert decode.tokens(PROMPTS[5], params=asked["kv_transfer_params"]) == answers[5]
-        assert decode.tokens(PROMPTS[6]) == answers[6]
+        wrong = [second.tokens(prompt) for prompt in PROMPTS[:8]]
+        assert sum(a != b for a, b in zip(wrong, answers, strict=False)) > len(wrong) // 2

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 MODEL = os.environ.get("SPLITZIP_MODEL", "")
 CODEBOOKS = ROOT / "data" / "smollm2-135m" / "wikitext2.szcb"
 BLOCK = 128  # tokens: what vLLM uses on processors
-ANSWER_TOKENS = 10
+ANSWER_TOKENS = 6
 
 TEXTS = [
     "README.md",
@@ -50,7 +50,7 @@ def prompts(count: int = 20) -> list[str]:
         text = (ROOT / TEXTS[number % len(TEXTS)]).read_text(encoding="utf-8")
         begin = (number * 997) % max(len(text) - 2400, 1)
         # A block and something more; of every fifth, several blocks.
-        made.append(text[begin : begin + (1400 if number % 5 == 4 else 560 + 12 * number)])
+        made.append(text[begin : begin + (1000 if number % 10 == 9 else 700 + 3 * number)])
     return made
 
 
@@ -153,6 +153,14 @@ class Server:
         for name, value in re.findall(r"^(vllm:\w+?)(?:_total)?\{[^}]*\} ([\d.e+-]+)$", text, re.MULTILINE):
             values[name.removeprefix("vllm:")] = values.get(name.removeprefix("vllm:"), 0.0) + float(value)
         return values
+
+    def metric(self, name: str, value: float) -> dict[str, float]:
+        """All metrics, when this one has reached `value`: vLLM reports what happened with its next step."""
+        deadline = time.monotonic() + 20
+        while (found := self.metrics()).get(name) != value and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert found.get(name) == value, {key: count for key, count in found.items() if "splitzip" in key}
+        return found
 
     def kill(self) -> None:
         """All of its processes, at once."""
