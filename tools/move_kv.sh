@@ -17,10 +17,15 @@ log=$build/move.log
 mkdir -p "$build"
 
 # What runs without a word when all is well shows its words when it is not.
+advice=
 quietly() {
   echo "== $1" >&2
   shift
-  "$@" > "$log" 2>&1 || { cat "$log" >&2; echo "failed: $*" >&2; exit 1; }
+  "$@" > "$log" 2>&1 && return
+  cat "$log" >&2
+  echo "failed: $*" >&2
+  [ -z "$advice" ] || echo "$advice" >&2
+  exit 1
 }
 
 packages='g++ libxxhash-dev libhwy-dev python3-dev python3-venv libibverbs1 libnuma1 libcurl4'
@@ -32,24 +37,28 @@ if command -v dpkg-query > /dev/null; then
       missing="$missing $package"
   done
   if [ -n "$missing" ]; then
+    advice="if you may not install packages here, let an administrator run: apt-get install$missing"
     if [ "$(id -u)" = 0 ]; then
       sudo=
     elif command -v sudo > /dev/null; then
-      sudo=sudo
+      sudo='sudo env DEBIAN_FRONTEND=noninteractive'  # sudo does not pass variables on; a question would not be seen
     else
-      echo "please install, as root: apt-get install$missing" >&2
+      echo "some packages are missing, and you are neither root nor have sudo" >&2
+      echo "$advice" >&2
       exit 1
     fi
     export DEBIAN_FRONTEND=noninteractive
     quietly "packages: apt-get update" $sudo apt-get update
     quietly "packages:$missing" $sudo apt-get install -y --no-install-recommends $missing
+    advice=
   fi
 else
   echo "not a Debian system: expecting the equivalents of" $packages >&2
 fi
 
 # CUDA builds of Mooncake have other names; one that is installed in the environment is left as it is.
-[ -x "$venv/bin/python" ] || python3 -m venv "$venv"
+# One whose making was interrupted has no pip yet; making it again completes it.
+"$venv/bin/python" -m pip --version > /dev/null 2>&1 || quietly "virtual environment" python3 -m venv "$venv"
 pip="$venv/bin/python -m pip install --disable-pip-version-check"
 "$venv/bin/python" -c 'import mooncake.engine, safetensors' 2> /dev/null ||
   quietly "Mooncake Transfer Engine" $pip mooncake-transfer-engine-non-cuda==0.3.13.post1 safetensors
