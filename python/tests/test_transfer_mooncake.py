@@ -15,6 +15,7 @@ import pytest
 
 from splitzip_kv import Calibration, Layout
 from splitzip_kv.transfer import Code, Options, Segment, Sender, TransferError
+from splitzip_kv.transfer.demo.__main__ import RDMA_DEVICES
 from splitzip_kv.transfer.demo.cache import load_cache
 from splitzip_kv.transfer.demo.processes import Worker, WorkerFailed
 from splitzip_kv.transfer.engine import address_of
@@ -271,3 +272,24 @@ def test_the_command_says_what_is_wrong(files, tmp_path):
     (tmp_path / "broken").write_bytes(bytes(10))
     done = run_demo("--kv", tmp_path / "broken", "--codebook", files / "kv.szcb")
     assert done.returncode == 1 and done.stderr.startswith("error: ") and "Traceback" not in done.stderr
+    assert f"{tmp_path / 'broken'} is no complete safetensors file" in done.stderr
+    done = run_demo("--kv", files / "kv.safetensors", "--codebook", tmp_path / "broken")
+    assert done.returncode == 1 and f"{tmp_path / 'broken'}: " in done.stderr
+    done = run_demo("--kv", files / "kv.safetensors", "--protocol", "carrier pigeon")
+    assert done.returncode == 2 and "carrier pigeon" in done.stderr
+
+
+@pytest.mark.skipif(any(RDMA_DEVICES.glob("*")), reason="there is an RDMA device")
+def test_tcp_is_not_called_rdma(files):
+    done = run_demo("--kv", files / "kv.safetensors", "--protocol", "rdma")
+    assert done.returncode == 2 and "no RDMA device" in done.stderr
+
+
+def test_a_tensor_that_is_no_cache(tmp_path):
+    write_safetensors(tmp_path / "four", {"k": np.zeros((1, 2, 4, 8), np.uint16)})
+    with pytest.raises(ValueError, match=r"tensor k has shape \(1, 2, 4, 8\), not \[head, token, dim\]"):
+        load_cache(tmp_path / "four")
+    text = b'{"k":{"dtype":"I64","shape":[1,1,1],"data_offsets":[0,8]}}'
+    (tmp_path / "long").write_bytes(len(text).to_bytes(8, "little") + text + bytes(8))
+    with pytest.raises(ValueError, match="tensor k is I64, which is none of BF16, "):
+        load_cache(tmp_path / "long")

@@ -15,6 +15,7 @@ from .processes import Worker, WorkerFailed
 from .table import text_of
 
 SAMPLE = Path("data/smollm2-135m")
+RDMA_DEVICES = Path("/sys/class/infiniband")
 
 
 def arguments() -> argparse.Namespace:
@@ -24,11 +25,15 @@ def arguments() -> argparse.Namespace:
         "page by page, packed, and packed and encoded; compare every bit, and say what it took.",
     )
     parser.add_argument(
-        "--kv", type=Path, help="safetensors file with tensors [head, token, dim] (default: the sample in data/)"
+        "--kv",
+        type=Path,
+        metavar="FILE",
+        help="safetensors file with tensors [head, token, dim] (default: the sample in data/)",
     )
     parser.add_argument(
         "--codebook",
         type=Path,
+        metavar="SET",
         help="*.szcb file; without it, one is made of the first quarter of the tokens of FILE, and the rest is moved",
     )
     parser.add_argument("--page-tokens", type=int, default=16, help="tokens of a page (default: 16)")
@@ -36,7 +41,9 @@ def arguments() -> argparse.Namespace:
         "--repeat", type=int, default=5, help="runs of each kind; the one of median time is reported (default: 5)"
     )
     parser.add_argument("--link-gbit", type=float, help="pace the link to so many Gbit/s (default: as fast as it is)")
-    parser.add_argument("--protocol", default="tcp", help="Mooncake's protocol: tcp (default) or rdma")
+    parser.add_argument(
+        "--protocol", default="tcp", choices=("tcp", "rdma"), help="Mooncake's protocol: tcp (default) or rdma"
+    )
     parser.add_argument(
         "--host", default="127.0.0.1", help="address of this machine for the engine (default: 127.0.0.1)"
     )
@@ -49,6 +56,8 @@ def arguments() -> argparse.Namespace:
         given.codebook = given.codebook or SAMPLE / "wikitext2.szcb"
         if not given.kv.exists():
             parser.error(f"{given.kv} is not here: run this in the repository, or give --kv FILE")
+    if given.protocol == "rdma" and not any(RDMA_DEVICES.glob("*")):
+        parser.error("this machine has no RDMA device, so Mooncake would take TCP: leave --protocol out")
     for path in (given.kv, given.codebook):
         if path is not None and not path.is_file():
             parser.error(f"no file {path}")

@@ -44,15 +44,15 @@ def load_cache(path: Path) -> list[CachedTensor]:
     try:
         tensors = safetensors.deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
     except safetensors.SafetensorError as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise ValueError(f"{path} is no complete safetensors file: {error}") from error
     cache = []
     for name, fields in tensors:
         type = TYPES.get(fields["dtype"])
         shape = tuple(fields["shape"])
-        if type is None or len(shape) not in (2, 3):
-            raise ValueError(
-                f"{path}: tensor {name} is {fields['dtype']} of shape {shape}, not [head, token, dim] or [token, dim]"
-            )
+        if type is None:
+            raise ValueError(f"{path}: tensor {name} is {fields['dtype']}, which is none of {', '.join(TYPES)}")
+        if len(shape) not in (2, 3):
+            raise ValueError(f"{path}: tensor {name} has shape {shape}, not [head, token, dim] or [token, dim]")
         values = np.frombuffer(fields["data"], f"u{_bytes(type)}").reshape(shape if len(shape) == 3 else (1, *shape))
         cache.append(CachedTensor(name, type, np.ascontiguousarray(values.transpose(1, 0, 2))))
     if not cache:

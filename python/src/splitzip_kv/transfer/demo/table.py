@@ -56,7 +56,7 @@ def _row(name: str, run: dict[str, Any], raw: int) -> str:
         _ms(run["decode_seconds"]),
         _ms(run["seconds"]),
         f"{run['overlap']:.0%}",
-        f"{raw / run['seconds'] / 1e9:.2f}",
+        f"{raw / run['seconds'] / 1e9:.3g}",
     )
     return f"{NAMES[name]:26}" + "".join(f"{text:>{width}}" for text, (_, width) in zip(texts, COLUMNS, strict=True))
 
@@ -78,7 +78,7 @@ def _conclusions(runs: dict[str, Any], raw: int) -> list[str]:
 
 
 def _pages(side: dict[str, Any]) -> str:
-    return ", ".join(str(page) for page in side["first_pages"]) + ", ..."
+    return ", ".join(str(page) for page in side["first_pages"]) + ", ..." * (side["pages"] > len(side["first_pages"]))
 
 
 def _ms(seconds: float) -> str:

@@ -38,7 +38,10 @@ def load(settings: dict[str, Any]) -> tuple[list[CachedTensor], CodebookSet]:
     """The part of the cache that is moved, and codebooks that have not seen it."""
     cache = load_cache(Path(settings["kv"]))
     if settings["codebook"] is not None:
-        return cache, CodebookSet.load(settings["codebook"])
+        try:
+            return cache, CodebookSet.load(settings["codebook"])
+        except SplitzipError as error:
+            raise ValueError(f"{settings['codebook']}: {error}") from error
     cut = len(cache[0].values) // 4
     if cut == 0:
         raise ValueError(f"{settings['kv']}: too few tokens to calibrate on a part of them; give --codebook")
@@ -119,6 +122,7 @@ class Decode:
         self.receiver = Receiver(engine, codebooks, Options(timeout=settings["timeout"], threads=settings["threads"]))
         self.about = {
             "pid": os.getpid(),
+            "pages": len(self.pool.pages),
             "address": self.receiver.address,
             "data_address": engine.data_address,
             "first_pages": [int(page) for page in self.pool.pages[:4]],
