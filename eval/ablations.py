@@ -113,7 +113,7 @@ def escapes(calibration, test):
     }
 
 
-def best_seconds(function, repeats=7):
+def best_seconds(function, repeats=40):
     times = []
     for _ in range(repeats):
         start = time.perf_counter()

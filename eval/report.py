@@ -23,8 +23,9 @@ eval/run.sh --kv NAME=CALIBRATION.safetensors,TEST.safetensors[,MORE...] ...   #
 ```
 
 It builds the command and the Python package, measures (`python -m eval measure`, other codecs by
-`bench/scripts/cpu_peers.py`) and writes this page (`python -m eval render`). The test `tree.evaluation` compares
-the page with the data. Speeds on GPUs are taken from bench/results, where `bench/cuda` leaves them.
+`bench/scripts/cpu_peers.py`) and writes this page (`python -m eval render`). With the sample it took nine minutes of
+processor time on the machine below, most of them the compilers'. The test `tree.evaluation` compares the page with the
+data. Speeds on GPUs are taken from bench/results, where `bench/cuda` leaves them.
 
 How to read it:
 
@@ -39,6 +40,18 @@ How to read it:
 """
 
 
+# What the texts are that this page was made with; others are only named.
+TEXTS = {
+    "wikitext2-valid": "validation split of WikiText-2, English prose",
+    "gsm8k-test": "test split of GSM8K, English questions and answers with arithmetic",
+    "humaneval": "prompts and solutions of HumanEval, Python",
+    "mgsm-de": "questions of MGSM in German",
+    "mgsm-zh": "questions of MGSM in Chinese",
+    "digits": "random integers below a million, eight a line",
+    "cpp": "src/cpu/simd.cpp of this repository, C++",
+}
+
+
 def machine_line(result):
     text = f"{result['machine']}, {result['processors']} processors, which other programs used too; "
     text += f"{result['command']}, Python package "
@@ -51,12 +64,15 @@ def caches(result):
         "|---|---|---|---|---|---|---|",
     ]
     for name, model in result["models"].items():
-        first, second, *more = model["files"]
+        first, second, *_ = model["files"]
+        more = [f"`{file}` ({tokens} tokens)" for file, tokens in zip(model["files"], model["tokens"])][2:]
         lines.append(
             f"| {name} | `{first}` | `{second}` | {model['tensors']} | {model['tokens'][1]} | {model['raw_bytes']:,} | "
-            f"{', '.join(f'`{file}`' for file in more) or '-'} |"
+            f"{', '.join(more) or '-'} |"
         )
-    return "\n".join(lines) + "\n\n"
+    texts = sorted({text for model in result["models"].values() for text in model["texts"]} & set(TEXTS))
+    said = f"Texts: {'; '.join(f'{text}: {TEXTS[text]}' for text in texts)}.\n\n" if texts else ""
+    return "\n".join(lines) + "\n\n" + said
 
 
 def documents():

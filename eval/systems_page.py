@@ -47,19 +47,23 @@ def milliseconds(seconds):
     return f"{1000 * seconds:,.0f}" if seconds >= 1 else f"{1000 * seconds:.3g}"
 
 
+def speed(rate):
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.2f}"
+
+
 def plan_tables(result):
     text = ""
     for made in result["plans"]:
         speeds = [
-            f"`{s['mode']}` {s['ratio']:.3f}, {s['encode_gb_per_s']['median']:,.4g} "
-            f"and {s['decode_gb_per_s']['median']:,.4g} GB/s"
+            f"`{s['mode']}` {s['ratio']:.3f}, {speed(s['encode_gb_per_s']['median'])} "
+            f"and {speed(s['decode_gb_per_s']['median'])} GB/s"
             for s in made["speeds"]
         ]
         hidden = max(
             min(s[f"{way}_gb_per_s"]["median"] for way in ("encode", "decode")) / s["ratio"] for s in made["speeds"]
         )
         text += f"**{made['codec']}**; ratio, encode and decode: {'; '.join(speeds)}. In a steady pipeline the codec "
-        text += f"is hidden up to a link of {hidden:,.3g} GB/s.\n\n"
+        text += f"is hidden up to a link of {speed(hidden)} GB/s.\n\n"
         cells = {}
         for row in made["plans"]:
             gain = row["plain_seconds"] / row["seconds"]
@@ -115,18 +119,19 @@ def limits(result):
         )
     text = "**Very small transfers.** " + ". ".join(items) + ".\n\n"
 
-    plain = {}
-    for row in result["plans"][0]["plans"]:
-        if row["way"] == "plain":
-            plain.setdefault(row["link"], []).append(row["size"])
-    if plain:
-        text += (
-            "**Links that are faster than the codec.** With one thread of this CPU the planner leaves the codec out at "
-        )
-        said = [
+    said = []
+    for made in result["plans"]:
+        plain = {}
+        for row in made["plans"]:
+            if row["way"] == "plain" and "cited" not in made["codec"]:
+                plain.setdefault(row["link"], []).append(row["size"])
+        links = [
             f"{link} ({'any size' if len(sizes) == len(SIZES) else ', '.join(sizes)})" for link, sizes in plain.items()
         ]
-        text += ", ".join(said) + ".\n\n"
+        said += [f"{made['codec']}: {', '.join(links)}"] if links else []
+    if said:
+        text += "**Links that are faster than the codec, or transfers that are too short for it.** The planner leaves it out: "
+        text += "; ".join(said) + ".\n\n"
 
     parts = []
     for name, model in models.items():
