@@ -351,7 +351,7 @@ int bench(const BenchOptions& options) {
                   {"results", std::move(results)}});
     } else {
       const std::string where = options.device == "cpu"
-                                    ? format("%u threads, %s, copy: memcpy by one thread",
+                                    ? format("threads: %u, %s, copy: memcpy by one thread",
                                              splitzip_workers_threads(workers.get()), splitzip_cpu_target_active())
                                     : device->name() + ", all in its memory";
       std::printf("%s: %s in %zu tensor entries; %s\n", input.name().c_str(), human_bytes(raw_bytes).c_str(),

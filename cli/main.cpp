@@ -33,7 +33,9 @@ int run_command(int argc, char** argv) {
   CLI::App app("Lossless compression of LLM key-value caches", "splitzip");
   app.set_version_flag("-V,--version", std::string("splitzip ") + splitzip_version() + ", format " +
                                            std::to_string(SPLITZIP_FORMAT_VERSION));
-  app.footer("Exit codes: 0 done, 1 something failed, 2 the command line is wrong.");
+  app.footer(
+      "'splitzip COMMAND --help' describes a command and its options.\n"
+      "Exit codes: 0 done, 1 something failed, 2 the command line is wrong.");
   Run run;
   add_calibrate(app, run);
   add_compress(app, run);

@@ -34,7 +34,8 @@ void Source::read_safetensors(Input& input) {
     throw;
   } catch (const Error& error) {
     const std::string message = error.what();
-    throw Error(message.starts_with(input.name()) ? message : input.name() + ": " + message);
+    const char* const advice = message.starts_with("not a safetensors file") ? " (a raw array needs --dtype)" : "";
+    throw Error((message.starts_with(input.name()) ? message : input.name() + ": " + message) + advice);
   }
 }
 

@@ -86,6 +86,12 @@ def test_bad_header(work, name, pipe):
     assert sorted(path.name for path in work.iterdir()) == ["x"]
 
 
+def test_what_to_do_with_a_raw_array(work):
+    for data in (b"some text of a person", bytes(64)):
+        (work / "x").write_bytes(data)
+        assert "(a raw array needs --dtype)" in message("compress", "--mode", "raw", "x")
+
+
 @pytest.mark.parametrize(
     "data, expected",
     [

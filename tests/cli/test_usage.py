@@ -16,6 +16,7 @@ def test_help_is_on_standard_output(command):
         assert done.stderr == b""
         assert ("Usage: splitzip " + " ".join(command)).encode().strip() in done.stdout
     assert b"Exit codes: 0 done" in run("--help").stdout
+    assert b"splitzip COMMAND --help" in run("--help").stdout
 
 
 def test_version():
