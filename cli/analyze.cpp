@@ -300,7 +300,7 @@ std::string plot(const std::string& title, const std::vector<Statistics>& tensor
   Panel ratio{"Ratio", "layer", "raw / encoded", {}};
   for (const Role role : {Role::kKey, Role::kValue}) {
     const std::string name = std::string(role_name(role)) + "s";
-    for (const std::size_t symbols : {8, 16}) {
+    for (const std::size_t symbols : {std::size_t{8}, std::size_t{16}}) {
       coverage.series.push_back(
           by_layer(tensors, role, name + ", top " + std::to_string(symbols),
                    [=](const Statistics& s) { return 100 * s.histogram.share_of_most_frequent(symbols); }));

@@ -47,7 +47,7 @@ Role role_of(const std::string& word) {
 }  // namespace
 
 void Histogram::add(splitzip_element_type type, Bytes values) {
-  const ElementFormat format = element_format(type);
+  const ElementFormat format = element_format(static_cast<std::uint32_t>(type));
   switch (format.bytes) {
     case 1: return count<std::uint8_t>(format, values, counts_);
     case 2: return count<std::uint16_t>(format, values, counts_);
