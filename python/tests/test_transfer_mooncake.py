@@ -15,10 +15,10 @@ import pytest
 
 from splitzip_kv import Calibration, Layout
 from splitzip_kv.transfer import Code, Options, Segment, Sender, TransferError
-from splitzip_kv.transfer.demo.__main__ import RDMA_DEVICES
 from splitzip_kv.transfer.demo.cache import load_cache
 from splitzip_kv.transfer.demo.processes import Worker, WorkerFailed
 from splitzip_kv.transfer.engine import address_of
+from splitzip_kv.transfer.mooncake import MooncakeEngine, has_rdma_device
 
 from transfer_cases import values
 
@@ -279,10 +279,17 @@ def test_the_command_says_what_is_wrong(files, tmp_path):
     assert done.returncode == 2 and "carrier pigeon" in done.stderr
 
 
-@pytest.mark.skipif(any(RDMA_DEVICES.glob("*")), reason="there is an RDMA device")
+@pytest.mark.skipif(has_rdma_device(), reason="there is an RDMA device")
 def test_tcp_is_not_called_rdma(files):
     done = run_demo("--kv", files / "kv.safetensors", "--protocol", "rdma")
     assert done.returncode == 2 and "no RDMA device" in done.stderr
+    with pytest.raises(TransferError, match="no RDMA device"):
+        MooncakeEngine(protocol="rdma")
+
+
+def test_another_protocol():
+    with pytest.raises(ValueError, match="neither"):
+        MooncakeEngine(protocol="carrier pigeon")
 
 
 def test_a_tensor_that_is_no_cache(tmp_path):

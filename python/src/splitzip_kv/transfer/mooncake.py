@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Mooncake Transfer Engine: peer-to-peer handshake, RDMA where there is a device, TCP otherwise.
+"""The Mooncake Transfer Engine: peer-to-peer handshake, over TCP or RDMA.
 
 It moves the frames. Messages go over a TCP connection of our own, because the end of a process shows there at once.
 """
@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -21,9 +22,20 @@ from .errors import Code, TransferError
 MAX_BATCH = 512
 
 
+def has_rdma_device() -> bool:
+    return any(Path("/sys/class/infiniband").glob("*"))
+
+
 class MooncakeEngine(Engine):
     def __init__(self, host: str = "127.0.0.1", *, protocol: str = "tcp", device: str = "") -> None:
-        """`host` is where peers reach this process; `protocol` and `device` are Mooncake's ("rdma", "mlx5_0")."""
+        """`host` is where peers reach this process; `protocol` is "tcp" or "rdma", `device` Mooncake's name of one ("mlx5_0").
+
+        Raises TransferError where Mooncake is not installed or cannot start, and for "rdma" on a machine without a device:
+        Mooncake would take TCP and say nothing."""
+        if protocol not in ("tcp", "rdma"):
+            raise ValueError(f'protocol {protocol!r} is neither "tcp" nor "rdma"')
+        if protocol == "rdma" and not has_rdma_device():
+            raise TransferError(Code.TRANSPORT, "this machine has no RDMA device")
         if protocol == "tcp":
             # Otherwise Mooncake takes RDMA wherever it sees a device, whatever protocol it is given.
             os.environ.setdefault("MC_FORCE_TCP", "1")

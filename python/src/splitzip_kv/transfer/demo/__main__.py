@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ..mooncake import has_rdma_device
 from .processes import Worker, WorkerFailed
 from .table import text_of
 
 SAMPLE = Path("data/smollm2-135m")
-RDMA_DEVICES = Path("/sys/class/infiniband")
 
 
 def arguments() -> argparse.Namespace:
@@ -56,7 +56,7 @@ def arguments() -> argparse.Namespace:
         given.codebook = given.codebook or SAMPLE / "wikitext2.szcb"
         if not given.kv.exists():
             parser.error(f"{given.kv} is not here: run this in the repository, or give --kv FILE")
-    if given.protocol == "rdma" and not any(RDMA_DEVICES.glob("*")):
+    if given.protocol == "rdma" and not has_rdma_device():
         parser.error("this machine has no RDMA device, so Mooncake would take TCP: leave --protocol out")
     for path in (given.kv, given.codebook):
         if path is not None and not path.is_file():
