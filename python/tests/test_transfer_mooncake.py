@@ -27,8 +27,6 @@ pytest.importorskip("safetensors")
 
 @pytest.fixture(scope="module", autouse=True)
 def mooncake():
-    from splitzip_kv.transfer.mooncake import MooncakeEngine
-
     try:
         engine = MooncakeEngine()
     except TransferError as error:
@@ -147,8 +145,6 @@ def own_sender(files):
     """A sender in this process, so that its engine can be tampered with."""
     from splitzip_kv import CodebookSet
     from splitzip_kv.transfer.demo.cache import Pool
-    from splitzip_kv.transfer.mooncake import MooncakeEngine
-
     pool = Pool(load_cache(files / "kv.safetensors"), 16, seed=3)
     pool.fill()
     sender = Sender(MooncakeEngine(), CodebookSet.load(files / "kv.szcb"), Options(timeout=10.0))
@@ -199,8 +195,6 @@ def test_a_frame_corrupted_on_the_way(files, own_sender, heals):
 
 def test_writes_to_where_nothing_is_registered(own_sender):
     sender, _ = own_sender
-    from splitzip_kv.transfer.mooncake import MooncakeEngine
-
     other = MooncakeEngine()
     memory = np.zeros(4096, np.uint8)
     segment = Segment(sender.staging.address(0), address_of(memory), 4096)
