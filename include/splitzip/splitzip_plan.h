@@ -3,8 +3,7 @@
  * splitzip: is it worth to encode this transfer, in which mode, and in slices of which size?
  *
  * The planner is arithmetic on measured figures; it measures nothing, keeps nothing, allocates nothing and may be called for
- * every transfer. `splitzip bench --json` measures a machine, `splitzip plan` is this header as a command, and
- * docs/planner.md compares its predictions with measurements.
+ * every transfer. `splitzip bench --json` measures a machine, and `splitzip plan` is this header as a command.
  *
  * The model. A transfer of B raw bytes is cut into n = ceil(B / slice) equal slices. A slice of s bytes passes three stages,
  * each of which works on one slice at a time:
