@@ -9,6 +9,9 @@ import sys
 import ml_dtypes
 import numpy as np
 
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "bench" / "scripts"))
+import kv_files  # noqa: E402
+
 TYPES = {
     "bf16": np.dtype(ml_dtypes.bfloat16),
     "fp16": np.dtype(np.float16),
@@ -56,17 +59,7 @@ class Model:
 
 def read(path):
     """All tensors of a safetensors file, token-major."""
-    data = pathlib.Path(path).read_bytes()
-    size = int.from_bytes(data[:8], "little")
-    tensors = {}
-    for name, entry in json.loads(data[8 : 8 + size]).items():
-        if name == "__metadata__":
-            continue
-        if entry["dtype"] != "BF16" or len(entry["shape"]) != 3:
-            sys.exit(f"{path}: {name} is not BF16 [heads, tokens, dim]")
-        begin, end = entry["data_offsets"]
-        values = np.frombuffer(data[8 + size + begin : 8 + size + end], TYPES["bf16"]).reshape(entry["shape"])
-        tensors[name] = np.ascontiguousarray(values.transpose(1, 0, 2))
+    tensors = {name: bits.view(TYPES["bf16"]) for name, bits in kv_files.load(path).items()}
     if not tensors:
         sys.exit(f"{path}: there is no tensor")
     return tensors

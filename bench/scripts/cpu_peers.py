@@ -24,6 +24,8 @@ import time
 
 import numpy as np
 
+import kv_files
+
 ROOT = pathlib.Path(__file__).parent.parent.parent
 RESULTS = ROOT / "bench" / "results"
 sys.path.insert(0, str(ROOT / "tests" / "format"))
@@ -34,18 +36,7 @@ BF16, FIXED4, TIERED = 1, 1, 2
 
 def load(path):
     """{name: [tokens, channels] of 16-bit values}."""
-    data = pathlib.Path(path).read_bytes()
-    size = int.from_bytes(data[:8], "little")
-    tensors = {}
-    for name, entry in json.loads(data[8 : 8 + size]).items():
-        if name == "__metadata__":
-            continue
-        if entry["dtype"] != "BF16" or len(entry["shape"]) != 3:
-            raise SystemExit(f"{path}: {name} is not BF16 [heads, tokens, dim]")
-        begin, end = entry["data_offsets"]
-        values = np.frombuffer(data[8 + size + begin : 8 + size + end], np.uint16).reshape(entry["shape"])
-        tensors[name] = np.ascontiguousarray(values.transpose(1, 0, 2)).reshape(values.shape[1], -1)
-    return tensors
+    return {name: values.reshape(len(values), -1) for name, values in kv_files.load(path).items()}
 
 
 def take(tensors, size):
