@@ -69,17 +69,6 @@ struct Statistics {
   double best_fixed4() const { return measured() ? measured_fixed4() : expected_fixed4(); }
 };
 
-struct CalibrationDeleter {
-  void operator()(splitzip_calibration* calibration) const { splitzip_calibration_destroy(calibration); }
-};
-using Calibration = std::unique_ptr<splitzip_calibration, CalibrationDeleter>;
-
-Calibration make_calibration() {
-  splitzip_calibration* calibration = nullptr;
-  check(splitzip_calibration_create(&calibration), "calibration");
-  return Calibration(calibration);
-}
-
 class Analyzer {
  public:
   Analyzer(const AnalyzeOptions& options, const Codebooks& codebooks, Console& console)
@@ -110,7 +99,6 @@ class Analyzer {
     const Rows rows = axes_.rows(tensor.shape);
     const auto value_bytes = static_cast<std::uint32_t>(splitzip_element_bytes(type));
     const Pieces pieces = Pieces::of_rows(rows, value_bytes, options_.window, 0);
-    constexpr std::uint64_t kMaxBases = std::uint64_t{1} << 24;  // docs/format.md, 7.1
     if (!pieces.possible() || rows.row_channels() > kMaxBases) return std::nullopt;
 
     Statistics statistics;
@@ -166,11 +154,8 @@ class Analyzer {
   }
 
   static void take_expectations(Statistics& statistics, splitzip_calibration* calibration, const std::string& label) {
-    splitzip_error error = SPLITZIP_ERROR_INIT;
-    splitzip_codebook_set* set = nullptr;
-    check(splitzip_calibration_finish(calibration, "splitzip analyze", &set, &error), error, label);
-    const CodebookSet owner(set);
-    const splitzip_codebook_info info = describe(splitzip_codebook_set_get(set, 0));
+    const CodebookSet set = finish(calibration, "splitzip analyze", label);
+    const splitzip_codebook_info info = describe(splitzip_codebook_set_get(set.get(), 0));
     statistics.values = static_cast<double>(info.sample_values);
     statistics.conditional_bits = info.entropy_given_channel * statistics.values;
     statistics.fixed4_bits = info.fixed4_bits * statistics.values;
@@ -322,9 +307,8 @@ void report(const std::string& file, const std::vector<Statistics>& tensors, con
   const std::vector<std::string> lines = advice(tensors, groups.back(), codebooks_given);
   if (!options.plot_path.empty()) {
     const std::string document = plot(file.substr(file.rfind('/') + 1), tensors, groups);
-    Output output({.path = options.plot_path, .overwrite = options.force}, nullptr);
-    output.write(Bytes(reinterpret_cast<const std::uint8_t*>(document.data()), document.size()));
-    output.commit();
+    write_file({.path = options.plot_path, .overwrite = options.force},
+               Bytes(reinterpret_cast<const std::uint8_t*>(document.data()), document.size()));
   }
   if (options.common.json) {
     Json rows = Json::array(), sums = Json::array();

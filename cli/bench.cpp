@@ -118,19 +118,14 @@ class Benchmark {
 
   /// Without a set the codebooks are made of the very data.
   CodebookSet calibrate() const {
-    splitzip_calibration* calibration = nullptr;
-    check(splitzip_calibration_create(&calibration), "calibration");
-    const std::unique_ptr<splitzip_calibration, decltype(&splitzip_calibration_destroy)> owner(
-        calibration, splitzip_calibration_destroy);
+    const Calibration calibration = make_calibration();
     splitzip_error error = SPLITZIP_ERROR_INIT;
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
-      check(
-          splitzip_calibration_add(calibration, names_[i].c_str(), base_counts_[i], &tensors_[i], &layouts_[i], &error),
-          error, printable(names_[i]));
+      check(splitzip_calibration_add(calibration.get(), names_[i].c_str(), base_counts_[i], &tensors_[i], &layouts_[i],
+                                     &error),
+            error, printable(names_[i]));
     }
-    splitzip_codebook_set* set = nullptr;
-    check(splitzip_calibration_finish(calibration, "splitzip bench", &set, &error), error, "codebooks");
-    return CodebookSet(set);
+    return finish(calibration.get(), "splitzip bench", "codebooks");
   }
 
   Result run(splitzip_mode mode, const Codebooks& codebooks) {
@@ -294,10 +289,6 @@ class Benchmark {
   std::uint64_t raw_bytes_ = 0;
 };
 
-splitzip_mode mode_of(const std::string& name) {
-  return name == "tiered" ? SPLITZIP_MODE_TIERED : name == "fixed4" ? SPLITZIP_MODE_FIXED4 : SPLITZIP_MODE_RAW;
-}
-
 Json result_json(const Result& result, std::uint64_t raw_bytes) {
   return {{"mode", result.mode},
           {"frame_bytes", result.frame_bytes},
@@ -332,7 +323,7 @@ int bench(const BenchOptions& options) {
     std::vector<std::vector<std::string>> rows = {{"mode", "ratio", "encode GB/s", "decode GB/s", "copy GB/s"}};
     Json results = Json::array();
     for (const std::string& mode : options.modes) {
-      const Result result = benchmark.run(mode_of(mode), codebooks);
+      const Result result = benchmark.run(mode_by_name(mode), codebooks);
       rows.push_back(result_row(result, raw_bytes));
       results.push_back(result_json(result, raw_bytes));
     }

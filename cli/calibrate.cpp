@@ -11,8 +11,7 @@
 namespace splitzip::cli {
 namespace {
 
-constexpr std::uint64_t kMaxBases = std::uint64_t{1} << 24;  // docs/format.md, 7.1
-constexpr std::size_t kMaxProvenanceBytes = 65535;           // docs/format.md, 7.2
+constexpr std::size_t kMaxProvenanceBytes = 65535;  // docs/format.md, 7.2
 constexpr std::uint64_t kLargestCounts = std::uint64_t{1} << 38;
 
 struct CalibrateOptions {
@@ -26,19 +25,10 @@ struct CalibrateOptions {
   std::uint64_t window = kDefaultWindow;
 };
 
-struct CalibrationDeleter {
-  void operator()(splitzip_calibration* calibration) const { splitzip_calibration_destroy(calibration); }
-};
-using Calibration = std::unique_ptr<splitzip_calibration, CalibrationDeleter>;
-
 class Calibrator {
  public:
   Calibrator(const CalibrateOptions& options, Console& console)
-      : options_(options), console_(console), axes_(options.source.axes) {
-    splitzip_calibration* calibration = nullptr;
-    check(splitzip_calibration_create(&calibration), "calibration");
-    calibration_.reset(calibration);
-  }
+      : options_(options), console_(console), axes_(options.source.axes) {}
 
   void add(const std::string& path) {
     Input input(path);
@@ -58,12 +48,7 @@ class Calibrator {
   }
 
   CodebookSet finish(const std::string& provenance) const {
-    splitzip_error error = SPLITZIP_ERROR_INIT;
-    splitzip_codebook_set* set = nullptr;
-    const splitzip_status status = splitzip_calibration_finish(calibration_.get(), provenance.c_str(), &set, &error);
-    if (status == SPLITZIP_ERROR_NO_SAMPLES) throw Error("no input has a tensor of a type that has a codec");
-    check(status, error, "codebooks");
-    return CodebookSet(set);
+    return cli::finish(calibration_.get(), provenance, "codebooks");
   }
 
  private:
@@ -138,7 +123,7 @@ class Calibrator {
   const CalibrateOptions& options_;
   Console& console_;
   Axes axes_;
-  Calibration calibration_;
+  Calibration calibration_ = make_calibration();
   std::vector<std::uint8_t> buffer_;
 };
 
@@ -147,12 +132,6 @@ std::string default_provenance(const std::vector<std::string>& inputs) {
   for (const std::string& input : inputs) text += " " + printable(input.substr(input.rfind('/') + 1));
   if (text.size() > kMaxProvenanceBytes) text.resize(kMaxProvenanceBytes);
   return text;
-}
-
-void write_file(const OutputOptions& options, Bytes bytes) {
-  Output output(options, nullptr);
-  output.write(bytes);
-  output.commit();
 }
 
 int calibrate(const CalibrateOptions& options) {

@@ -37,6 +37,21 @@ splitzip_codebook_info describe(const splitzip_codebook* codebook) {
   return info;
 }
 
+Calibration make_calibration() {
+  splitzip_calibration* calibration = nullptr;
+  check(splitzip_calibration_create(&calibration), "calibration");
+  return Calibration(calibration);
+}
+
+CodebookSet finish(const splitzip_calibration* calibration, const std::string& provenance, const std::string& what) {
+  splitzip_error error = SPLITZIP_ERROR_INIT;
+  splitzip_codebook_set* set = nullptr;
+  const splitzip_status status = splitzip_calibration_finish(calibration, provenance.c_str(), &set, &error);
+  if (status == SPLITZIP_ERROR_NO_SAMPLES) throw Error("no input has a tensor of a type that has a codec");
+  check(status, error, what);
+  return CodebookSet(set);
+}
+
 const splitzip_codebook* Codebooks::find(const std::string& name) const {
   if (name.find('\0') != std::string::npos) return nullptr;
   for (const CodebookSet& set : sets_) {

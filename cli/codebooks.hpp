@@ -36,6 +36,17 @@ class Codebooks {
   std::vector<CodebookSet> sets_;
 };
 
+struct CalibrationDeleter {
+  void operator()(splitzip_calibration* calibration) const { splitzip_calibration_destroy(calibration); }
+};
+using Calibration = std::unique_ptr<splitzip_calibration, CalibrationDeleter>;
+
+inline constexpr std::uint64_t kMaxBases = std::uint64_t{1} << 24;  // docs/format.md, 7.1
+
+Calibration make_calibration();
+/// The codebooks of what was counted; `what` is what messages speak of.
+CodebookSet finish(const splitzip_calibration* calibration, const std::string& provenance, const std::string& what);
+
 /// True if tensors may be calibrated and found under this name.
 bool is_codebook_name(const std::string& name);
 

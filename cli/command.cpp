@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "command.hpp"
 
+#include "text.hpp"
+
 namespace splitzip::cli {
 namespace {
 
@@ -54,12 +56,17 @@ void add_codebooks_option(CLI::App& command, std::vector<std::string>& paths) {
       ->allow_extra_args(false);
 }
 
+splitzip_mode mode_by_name(const std::string& name) {
+  for (const splitzip_mode mode : {SPLITZIP_MODE_TIERED, SPLITZIP_MODE_FIXED4, SPLITZIP_MODE_RAW}) {
+    if (name == splitzip_mode_name(mode)) return mode;
+  }
+  throw Error("unknown mode \"" + printable(name) + "\"");
+}
+
 void add_mode_option(CLI::App& command, splitzip_mode& mode) {
-  static const std::map<std::string, splitzip_mode> kModes = {
-      {"tiered", SPLITZIP_MODE_TIERED}, {"fixed4", SPLITZIP_MODE_FIXED4}, {"raw", SPLITZIP_MODE_RAW}};
   command
       .add_option_function<std::string>(
-          "--mode", [&mode](const std::string& name) { mode = kModes.at(name); }, "tiered, fixed4 or raw (tiered)")
+          "--mode", [&mode](const std::string& name) { mode = mode_by_name(name); }, "tiered, fixed4 or raw (tiered)")
       ->type_name("MODE")
       ->check(CLI::Validator(CLI::IsMember({"tiered", "fixed4", "raw"})).description(""));
 }

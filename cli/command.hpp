@@ -47,6 +47,8 @@ void add_target_options(CLI::App& command, TargetOptions& options);
 void add_source_options(CLI::App& command, SourceOptions& options);
 void add_window_option(CLI::App& command, std::uint64_t& window);
 void add_codebooks_option(CLI::App& command, std::vector<std::string>& paths);
+/// Throws Error.
+splitzip_mode mode_by_name(const std::string& name);
 void add_mode_option(CLI::App& command, splitzip_mode& mode);
 void add_threads_option(CLI::App& command, std::uint32_t& threads);
 void add_device_option(CLI::App& command, std::string& device);

@@ -104,6 +104,9 @@ class Output {
   std::uint64_t waiting_ = 0;  // bytes written after them
 };
 
+/// All of a file at once.
+void write_file(const OutputOptions& options, Bytes bytes);
+
 /// A run that is interrupted removes its temporary file first.
 void install_signal_handlers();
 

@@ -159,4 +159,10 @@ void Output::commit() {
   }
 }
 
+void write_file(const OutputOptions& options, Bytes bytes) {
+  Output output(options, nullptr);
+  output.write(bytes);
+  output.commit();
+}
+
 }  // namespace splitzip::cli

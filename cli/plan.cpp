@@ -57,13 +57,6 @@ std::vector<std::uint64_t> usual_sizes() {
   return sizes;
 }
 
-splitzip_mode mode_of(const std::string& name) {
-  for (const splitzip_mode mode : {SPLITZIP_MODE_TIERED, SPLITZIP_MODE_FIXED4, SPLITZIP_MODE_RAW}) {
-    if (name == splitzip_mode_name(mode)) return mode;
-  }
-  throw Error("unknown mode \"" + printable(name) + "\"");
-}
-
 /// What `splitzip bench --json` wrote for one input.
 std::vector<splitzip_codec_speed> load_speeds(const std::string& path) {
   Input input(path);
@@ -73,7 +66,7 @@ std::vector<splitzip_codec_speed> load_speeds(const std::string& path) {
     std::vector<splitzip_codec_speed> speeds;
     for (const Json& result : document.at("results")) {
       const auto rate = [&](const char* field) { return result.at(field).at("median").get<double>() * 1e9; };
-      speeds.push_back({.mode = mode_of(result.at("mode").get<std::string>()),
+      speeds.push_back({.mode = mode_by_name(result.at("mode").get<std::string>()),
                         .budget = document.at("threads").get<std::uint32_t>(),
                         .ratio = result.at("ratio").get<double>(),
                         .encode_bytes_per_second = rate("encode_gb_per_s"),
