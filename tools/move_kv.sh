@@ -29,31 +29,18 @@ quietly() {
 }
 
 packages='g++ libxxhash-dev libhwy-dev python3-dev python3-venv libibverbs1 libnuma1 libcurl4'
-if command -v dpkg-query > /dev/null; then
-  missing=
-  for package in $packages; do
-    # In Debian 13 some libraries have another name; installing them by the old one works.
-    dpkg-query -W -f '${Status}\n' "$package" "${package}t64" 2> /dev/null | grep -q '^install ok installed' ||
-      missing="$missing $package"
-  done
-  if [ -n "$missing" ]; then
-    advice="if you may not install packages here, let an administrator run: apt-get install$missing"
-    if [ "$(id -u)" = 0 ]; then
-      sudo=
-    elif command -v sudo > /dev/null; then
-      sudo='sudo env DEBIAN_FRONTEND=noninteractive'  # sudo does not pass variables on; a question would not be seen
-    else
-      echo "some packages are missing, and you are neither root nor have sudo" >&2
-      echo "$advice" >&2
-      exit 1
-    fi
-    export DEBIAN_FRONTEND=noninteractive
-    quietly "packages: apt-get update" $sudo apt-get update
-    quietly "packages:$missing" $sudo apt-get install -y --no-install-recommends $missing
-    advice=
-  fi
-else
-  echo "not a Debian system: expecting the equivalents of" $packages >&2
+. "$here/tools/packages.sh"
+missing=$(missing_packages $packages)
+if [ -n "$missing" ]; then
+  advice="if you may not install packages here, let an administrator run: apt-get install$missing"
+  root=$(as_root) || {
+    echo "some packages are missing, and you are neither root nor have sudo" >&2
+    echo "$advice" >&2
+    exit 1
+  }
+  quietly "packages: apt-get update" $root apt-get update
+  quietly "packages:$missing" $root apt-get install -y --no-install-recommends $missing
+  advice=
 fi
 
 # CUDA builds of Mooncake have other names; one that is installed in the environment is left as it is.

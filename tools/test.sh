@@ -24,28 +24,15 @@ packages='g++ cmake ninja-build pkg-config clang libclang-rt-dev libxxhash-dev l
   libgtest-dev libbenchmark-dev python3-dev python3-venv libibverbs1 libnuma1 libcurl4'
 
 say "packages"
-if command -v dpkg-query > /dev/null; then
-  missing=
-  for package in $packages; do
-    # Since Debian 13 some libraries have another name and provide the old one.
-    dpkg-query -W -f '${Status}\n' "$package" "${package}t64" 2> /dev/null | grep -q ' installed$' ||
-      missing="$missing $package"
-  done
-  if [ -n "$missing" ]; then
-    if [ "$(id -u)" = 0 ]; then
-      sudo=
-    elif command -v sudo > /dev/null; then
-      sudo=sudo
-    else
-      echo "please install, as root: apt-get install$missing" >&2
-      exit 1
-    fi
-    export DEBIAN_FRONTEND=noninteractive
-    $sudo apt-get update -q
-    $sudo apt-get install -q -y --no-install-recommends $missing
-  fi
-else
-  echo "not a Debian system: expecting the equivalents of" $packages
+. tools/packages.sh
+missing=$(missing_packages $packages)
+if [ -n "$missing" ]; then
+  root=$(as_root) || {
+    echo "please install, as root: apt-get install$missing" >&2
+    exit 1
+  }
+  $root apt-get update -q
+  $root apt-get install -q -y --no-install-recommends $missing
 fi
 
 # The environment is made anew when a list of requirements changes.

@@ -27,17 +27,15 @@ case $engine in
   *) echo "no such engine: $engine" >&2; exit 2 ;;
 esac
 
-missing=
-for package in $packages; do
-  # Since Debian 13 some libraries have another name and provide the old one.
-  dpkg-query -W -f '${Status}\n' "$package" "${package}t64" 2> /dev/null | grep -q ' installed$' ||
-    missing="$missing $package"
-done
+. tools/packages.sh
+missing=$(missing_packages $packages)
 if [ -n "$missing" ]; then
-  sudo=$([ "$(id -u)" = 0 ] || echo sudo)
-  export DEBIAN_FRONTEND=noninteractive
-  $sudo apt-get update -q
-  $sudo apt-get install -q -y --no-install-recommends $missing
+  root=$(as_root) || {
+    echo "please install, as root: apt-get install$missing" >&2
+    exit 1
+  }
+  $root apt-get update -q
+  $root apt-get install -q -y --no-install-recommends $missing
 fi
 
 if [ ! -e "$venv/installed" ]; then
