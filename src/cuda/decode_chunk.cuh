@@ -21,13 +21,8 @@ __host__ __device__ constexpr uint32_t make_selector_entry(uint32_t codes) {
   return selector | ((1u << (2 * taken)) - 1) << 16 | (2 * taken) << 24;
 }
 __host__ __device__ constexpr uint32_t make_queue_entry(uint32_t codes) {
-  uint32_t selector = 0, taken = 0;
-  for (uint32_t k = 0; k < 4; ++k) {
-    const uint32_t code = codes >> (2 * k) & 3;
-    selector |= (code < 3 ? code : 4 + taken) << (4 * k);
-    taken += code == 3;
-  }
-  return selector | (0x3210 + 0x1111 * taken) << 16;
+  const uint32_t entry = make_selector_entry(codes), taken = (entry >> 24) / 2;
+  return (entry & 0xffff) | (0x3210 + 0x1111 * taken) << 16;
 }
 
 struct SelectorTables {
