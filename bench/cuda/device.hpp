@@ -90,7 +90,11 @@ class Stream {
 
 class Event {
  public:
-  Event() { check(cudaEventCreate(&event_), "cudaEventCreate"); }
+  enum class Kind { kTimed, kOrderOnly };
+  explicit Event(Kind kind = Kind::kTimed) {
+    const unsigned flags = kind == Kind::kTimed ? cudaEventDefault : cudaEventDisableTiming;
+    check(cudaEventCreateWithFlags(&event_, flags), "cudaEventCreate");
+  }
   Event(const Event&) = delete;
   Event(Event&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
   ~Event() {
