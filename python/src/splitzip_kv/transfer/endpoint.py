@@ -13,6 +13,7 @@ from .. import CodebookSet, Workers
 from . import messages
 from .engine import Engine, Event, Link
 from .errors import Code, TransferError
+from .metrics import Metrics
 from .options import Options
 
 log = logging.getLogger("splitzip_kv.transfer")
@@ -40,6 +41,7 @@ class Endpoint:
         self.counters: Counter[str] = Counter()
         """damaged_messages, resent_messages, rewritten_frames, refused_frames, late_frames, failed_requests,
         shadow_mismatches."""
+        self.metrics = Metrics()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name=f"splitzip-{type(self).__name__.lower()}", daemon=True)
 
@@ -47,6 +49,15 @@ class Endpoint:
     def address(self) -> str:
         """Where this side is reached."""
         return self.engine.address
+
+    def metrics_text(self) -> str:
+        """What this side has done so far, in Prometheus' text format, for whatever serves `/metrics` in this process."""
+        with self.lock:
+            return self.metrics.text(type(self).__name__.lower(), self.gauges(), self.counters)
+
+    def gauges(self) -> dict[str, dict[str, float]]:
+        """Sessions and staging memory by state, the lock being held."""
+        raise NotImplementedError
 
     def codebook_hashes(self) -> set[int]:
         return set() if self.codebooks is None else {codebook.hash for codebook in self.codebooks}

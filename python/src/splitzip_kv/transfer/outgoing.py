@@ -18,7 +18,8 @@ from . import messages
 from .endpoint import log
 from .engine import Link, Segment
 from .errors import Code, TransferError
-from .parts import Frame, Part, cut_into_frames, decodes_to_itself, raw, record_of
+from .metrics import trace
+from .parts import Frame, Part, cut_into_frames, decodes_to_itself, raw, raw_bytes_of, record_of
 from .report import Span, TransferReport
 
 if TYPE_CHECKING:
@@ -133,7 +134,8 @@ class OutgoingRequest:
         failure: TransferError | None = None
         begin = time.monotonic()
         try:
-            self._encode(chunk, frame, view)
+            with trace("encode"):
+                self._encode(chunk, frame, view)
         except SplitzipError as error:
             failure = TransferError(Code.CODEC, f"encoding failed: {error!r}")
         end = time.monotonic()
@@ -148,6 +150,7 @@ class OutgoingRequest:
             self.report.encode.append(Span(chunk.number, begin, end))
             self.report.wire_bytes += chunk.frame_bytes
             self.report.frames += 1
+            sender.metrics.add_frame(chunk.coded, raw_bytes_of(frame), chunk.frame_bytes, "encode", end - begin)
             self.chunks[chunk.number] = chunk
             session.to_write.append(chunk)
 
@@ -166,7 +169,8 @@ class OutgoingRequest:
         if chunk.coded and shadow and chunk.nonce % shadow == 0 and not decodes_to_itself(encoded, frame):
             log.error("a frame of request %r does not decode to what was encoded: going on in mode raw", self.name)
             sender.counters["shadow_mismatches"] += 1
-            session.usable = set()
+            with sender.lock:
+                session.go_raw("shadow")
             tensors = [raw(tensor) for tensor in tensors]
             chunk.coded, chunk.tensors = False, tuple(record_of(tensor) for tensor in tensors)
             encoded = encoded_as(tensors)
@@ -199,8 +203,18 @@ class Session:
         own = self.sender.options
         self.frame_limit = min(welcome.slot_bytes, own.slot_bytes)
         raw = own.raw or welcome.flags & messages.RAW_ONLY
-        self.usable = set() if raw else self.sender.codebook_hashes() & set(welcome.codebooks)
+        hashes = self.sender.codebook_hashes()
+        self.usable = hashes & set(welcome.codebooks)
+        if raw:
+            self.go_raw("kill switch")
+        elif hashes and not self.usable:
+            self.go_raw("codebooks")
         self.writer.start()
+
+    def go_raw(self, reason: str) -> None:
+        """From now on nothing is coded."""
+        self.usable = set()
+        self.sender.metrics.add("fallbacks_total", reason=reason)
 
     def next_nonce(self) -> int:
         self.counter += 1
@@ -229,12 +243,18 @@ class Session:
                 if chunk.over:
                     continue
                 chunk.busy = True
-            failure = self._write(chunk)
+            begin = time.monotonic()
+            with trace("write"):
+                failure = self._write(chunk)
+            span = Span(chunk.number, begin, time.monotonic())
             if failure is not None:
                 # If it is the end of the peer, the link says so in a moment.
                 self.stop.wait(0.02 * chunk.attempt)
             with sender.lock:
                 chunk.busy = False
+                sender.metrics.add("seconds_total", span.end - span.begin, stage="write")
+                if failure is None:
+                    chunk.request.report.write.append(span)
                 if chunk.over:
                     self.release(chunk)
                     continue
@@ -248,13 +268,11 @@ class Session:
     def _write(self, chunk: OutgoingChunk) -> TransferError | None:
         assert self.welcome is not None
         segment = Segment(self.sender.staging.address(chunk.local), self.welcome.slots[chunk.remote], chunk.frame_bytes)
-        begin = time.monotonic()
         try:
-            left = max(chunk.request.deadline - begin, 0.0)
+            left = max(chunk.request.deadline - time.monotonic(), 0.0)
             self.sender.engine.write(self.welcome.data_address, [segment], left, self.stop)
         except TransferError as error:
             return error
         except Exception as error:  # an address that the engine cannot digest must not end this thread
             return TransferError(Code.TRANSPORT, repr(error))
-        chunk.request.report.write.append(Span(chunk.number, begin, time.monotonic()))
         return None

@@ -68,13 +68,26 @@ class Part:
 
     @property
     def raw_bytes(self) -> int:
-        tensor = self.tensor
-        return tensor.tokens * tensor.ranges * tensor.channels * self.layout.element_bytes
+        return raw_bytes_of(([self.tensor], [self.layout]))
 
     def raw(self) -> Part:
         """The same without a codebook."""
         part = copy.copy(self)
         part.tensor = raw(self.tensor)
+        return part
+
+    def heads(self, first: int, count: int, *, key: int) -> Part:
+        """Only these heads of it, counted from its own first one, under another key."""
+        array, axes, pages, type = self._memory
+        names = [name.strip() for name in axes.split(",")]
+        if "head" not in names or first < 0 or count < 1 or first + count > self.tensor.ranges:
+            raise ValueError(f"heads {first} to {first + count} of a part with axes {axes!r} and {self.tensor.ranges} heads")
+        array = array[tuple(slice(first, first + count) if name == "head" else slice(None) for name in names)]
+        part = copy.copy(self)
+        part._memory = (array, axes, pages, type)
+        part.layout = Layout(array, axes, pages=pages, type=type)
+        first_channel = self.tensor.first_channel + first * self.tensor.channels
+        part.tensor = dataclasses.replace(self.tensor, ranges=count, first_channel=first_channel, tensor_key=key)
         return part
 
     def run(self, first: int, count: int) -> tuple[Tensor, Layout]:
@@ -93,6 +106,13 @@ class Part:
 
 def raw(tensor: Tensor) -> Tensor:
     return dataclasses.replace(tensor, mode=Mode.RAW, codebook=None)
+
+
+def raw_bytes_of(frame: Frame) -> int:
+    return sum(
+        tensor.tokens * tensor.ranges * tensor.channels * layout.element_bytes
+        for tensor, layout in zip(*frame, strict=True)
+    )
 
 
 def bound_bytes(tensor: Tensor, checksums: bool) -> int:

@@ -32,8 +32,9 @@ from .endpoint import Endpoint, check_name, log
 from .engine import Engine, Link
 from .errors import Code, TransferError
 from .incoming import IncomingChunk, IncomingRequest
+from .metrics import trace
 from .options import Options
-from .parts import Part
+from .parts import Part, raw_bytes_of
 from .report import Span
 from .staging import Staging
 
@@ -50,6 +51,7 @@ class Session:
     def __init__(self, link: Link, hello: messages.Hello, slots: list[int]) -> None:
         self.link = link
         self.id = hello.session
+        self.raw = bool(hello.flags & messages.RAW_ONLY)
         self.slots = slots
         self.welcome: messages.Welcome
         self.requests: dict[int, IncomingRequest] = {}
@@ -114,12 +116,19 @@ class Receiver(Endpoint):
         self.staging.close()
         self.engine.close()
 
+    def gauges(self) -> dict[str, dict[str, float]]:
+        able = [session for session in self._sessions.values() if session.welcome.codebooks and not session.raw]
+        coded = 0 if self.options.raw else len(able)
+        sessions: dict[str, float] = {"coded": coded, "raw": len(self._sessions) - coded}
+        return {"sessions": sessions, "staging_bytes": self.staging.states()}
+
     def fail(self, request: IncomingRequest, error: TransferError) -> None:
         """The request is over. Belongs to the transfer layer."""
         if request.error is not None or request.done:
             return
         request.error = error
         self.counters["failed_requests"] += 1
+        self.metrics.add("requests_total", outcome=error.code.name.lower())
         session = request.session
         if session is not None and not session.ended:
             outcome = messages.Fail(request.number, error.code, error.reason)
@@ -153,6 +162,7 @@ class Receiver(Endpoint):
             assert request.session is not None
             outcome = messages.Done(request.number)
             self._forget(request.session, request, outcome)
+            self.metrics.add("requests_total", outcome="done")
             self.notify(request.session.link, outcome)
         self.lock.notify_all()
 
@@ -330,7 +340,8 @@ class Receiver(Endpoint):
                 session.decoding += 1
                 chunk.scheduled = True
             begin = time.monotonic()
-            problem = self._decode(data, message.nonce, chunk)
+            with trace("decode"):
+                problem = self._decode(data, message.nonce, chunk)
             end = time.monotonic()
             with self.lock:
                 request.decoding -= 1
@@ -363,6 +374,9 @@ class Receiver(Endpoint):
         if problem is None:
             chunk.done = True
             self.counters["late_frames"] += chunk.tries > 0
+            coded = any(tensor.codebook is not None for tensor in chunk.tensors)
+            raw_bytes = raw_bytes_of((chunk.tensors, chunk.layouts))
+            self.metrics.add_frame(coded, raw_bytes, message.frame_bytes, "decode", span.end - span.begin)
             chunk.tensors, chunk.layouts = [], []
             for incoming, blocks in chunk.blocks:
                 incoming.left -= blocks

@@ -60,6 +60,11 @@ class Sender(Endpoint):
         self.staging.close()
         self.engine.close()
 
+    def gauges(self) -> dict[str, dict[str, float]]:
+        open_ones = [session for session in self._sessions.values() if session.welcome is not None]
+        coded = sum(bool(session.usable) for session in open_ones)
+        return {"sessions": {"coded": coded, "raw": len(open_ones) - coded}, "staging_bytes": self.staging.states()}
+
     # The methods below belong to the transfer layer.
 
     def ask(self, request: OutgoingRequest, now: float) -> None:
@@ -80,6 +85,7 @@ class Sender(Endpoint):
             return
         request.error = error
         self.counters["failed_requests"] += 1
+        self.metrics.add("requests_total", outcome=error.code.name.lower())
         session.requests.pop(request.number, None)
         for chunk in list(request.chunks.values()):
             session.release(chunk)
@@ -96,7 +102,7 @@ class Sender(Endpoint):
                     self.options.breaker,
                     session.link.peer,
                 )
-                session.usable = set()
+                session.go_raw("breaker")
         if chunk.attempt >= self.options.attempts:
             reason = f"chunk {chunk.number} failed {chunk.attempt} times, at last: {error.reason}"
             self.fail(chunk.request, TransferError(error.code, reason))
@@ -213,6 +219,7 @@ class Sender(Endpoint):
 
     def _done(self, session: Session, request: OutgoingRequest) -> None:
         request.done = True
+        self.metrics.add("requests_total", outcome="done")
         del session.requests[request.number]
         for chunk in list(request.chunks.values()):
             session.release(chunk)

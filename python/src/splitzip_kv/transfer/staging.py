@@ -25,6 +25,10 @@ class Staging:
     def free_count(self) -> int:
         return len(self._free)
 
+    def states(self) -> dict[str, float]:
+        free = self.free_count * self.slot_bytes
+        return {"used": self._memory.nbytes - free, "free": free}
+
     def take(self) -> int:
         # Last in, first out: what is not needed at the same time is never touched.
         return self._free.pop()

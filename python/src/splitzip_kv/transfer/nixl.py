@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NIXL with its UCX backend: TCP, shared memory or RDMA, whatever UCX finds between the two sides.
+
+It moves the frames. Messages go over a TCP connection of our own, because the end of a process shows there at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .control import TcpControl, TcpLink
+from .engine import Engine, Event, Link, Segment, address_of
+from .errors import Code, TransferError
+
+_LENGTH = struct.Struct("<I")
+MAX_METADATA = 1 << 24
+GIVE_UP = 10.0  # seconds that a write which is to end may take to do so
+
+
+class _Metadata:
+    """Tells who connects what NIXL needs to know of this process's registered memory, as it is at that time."""
+
+    def __init__(self, host: str, current: Any) -> None:
+        self._listener = socket.create_server((host, 0))
+        self._current = current
+        self.address = f"{host}:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._serve, name="splitzip-nixl", daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with contextlib.suppress(OSError), connection:
+                connection.settimeout(2.0)
+                data = self._current()
+                connection.sendall(_LENGTH.pack(len(data)) + data)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+
+def _fetch(address: str, timeout: float) -> bytes:
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout) as connection:
+        data, wanted = bytearray(), _LENGTH.size
+        while len(data) < wanted:
+            piece = connection.recv(wanted - len(data))
+            if not piece:
+                raise ConnectionError("closed in the middle")
+            data += piece
+            if len(data) == _LENGTH.size:
+                wanted += _LENGTH.unpack(data)[0]
+                if wanted > MAX_METADATA:
+                    raise ConnectionError(f"{wanted} bytes of metadata")
+        return bytes(data[_LENGTH.size :])
+
+
+class NixlEngine(Engine):
+    def __init__(self, host: str = "127.0.0.1", *, backend: str = "UCX") -> None:
+        """`host` is where peers reach this process. UCX chooses the transport; its variables (UCX_TLS, UCX_NET_DEVICES) hold.
+
+        Raises TransferError where NIXL is not installed or cannot start."""
+        try:
+            from nixl._api import nixl_agent, nixl_agent_config  # type: ignore[import-not-found]
+        except ImportError as error:
+            raise TransferError(
+                Code.TRANSPORT, f"NIXL is not usable ({error}); install nixl, nixl-cu13 or nixl-cu12, and torch"
+            ) from error
+        try:
+            self._agent = nixl_agent(f"splitzip-{uuid.uuid4()}", nixl_agent_config(backends=[backend]))
+        except Exception as error:  # NIXL's exceptions have no common base
+            raise TransferError(Code.TRANSPORT, f"NIXL cannot start with backend {backend}: {error!r}") from error
+        if backend not in self._agent.backends:
+            raise TransferError(Code.TRANSPORT, f"NIXL has no backend {backend}")
+        self._backend = backend
+        self._lock = threading.Lock()
+        self._registered: dict[int, Any] = {}
+        self._peers: dict[str, str] = {}
+        self._control = TcpControl(host)
+        self._metadata = _Metadata(host, self._own_metadata)
+        self.address = self._control.address
+        self.data_address = self._metadata.address
+
+    def _own_metadata(self) -> bytes:
+        with self._lock:
+            return bytes(self._agent.get_agent_metadata())
+
+    def register(self, memory: np.ndarray) -> None:
+        region = [(address_of(memory), memory.nbytes, 0, "")]
+        with self._lock:
+            try:
+                self._registered[address_of(memory)] = self._agent.register_memory(region, "DRAM", [self._backend])
+            except Exception as error:
+                raise TransferError(Code.TRANSPORT, f"NIXL cannot register {memory.nbytes} bytes: {error!r}") from error
+
+    def unregister(self, memory: np.ndarray) -> None:
+        with self._lock:
+            region = self._registered.pop(address_of(memory), None)
+            if region is not None:
+                self._agent.deregister_memory(region)
+
+    def connect(self, address: str, timeout: float) -> Link:
+        return self._control.connect(address, timeout)
+
+    def write(self, data_address: str, segments: Sequence[Segment], timeout: float, stop: threading.Event) -> None:
+        deadline = time.monotonic() + timeout
+        try:
+            peer = self._peer(data_address, max(timeout, 0.01))
+            handle = self._start(peer, segments)
+        except TransferError:
+            raise
+        except Exception as error:
+            self._forget(data_address)
+            raise TransferError(Code.TRANSPORT, f"NIXL cannot write to {data_address}: {error!r}") from error
+        state = self._finish(handle, deadline, stop)
+        if state == "PROC":
+            raise TransferError(Code.TIMEOUT, f"write to {data_address} given up")
+        if state != "DONE":
+            self._forget(data_address)
+            raise TransferError(Code.TRANSPORT, f"NIXL cannot write to {data_address} (state {state})")
+
+    def _peer(self, data_address: str, timeout: float) -> str:
+        with self._lock:
+            known = self._peers.get(data_address)
+        if known is not None:
+            return known
+        data = _fetch(data_address, timeout)
+        with self._lock:
+            name = self._agent.add_remote_agent(data)
+            self._peers[data_address] = name = name.decode() if isinstance(name, bytes) else str(name)
+        return name
+
+    def _forget(self, data_address: str) -> None:
+        """What is known of a peer may be of an earlier state of it: the next write asks again."""
+        with self._lock:
+            name = self._peers.pop(data_address, None)
+            if name is not None:
+                with contextlib.suppress(Exception):
+                    self._agent.remove_remote_agent(name)
+
+    def _start(self, peer: str, segments: Sequence[Segment]) -> Any:
+        with self._lock:
+            local = self._agent.get_xfer_descs([(segment.local, segment.length, 0) for segment in segments], "DRAM")
+            remote = self._agent.get_xfer_descs([(segment.remote, segment.length, 0) for segment in segments], "DRAM")
+            handle = self._agent.initialize_xfer("WRITE", local, remote, peer, b"", [self._backend])
+            try:
+                if self._agent.transfer(handle) == "ERR":
+                    raise RuntimeError("the transfer did not start")
+            except Exception:
+                with contextlib.suppress(Exception):
+                    self._agent.release_xfer_handle(handle)
+                raise
+            return handle
+
+    def _finish(self, handle: Any, deadline: float, stop: threading.Event) -> str:
+        """Waits for the end of a write. One that is given up is aborted, and waited for all the same: it reads the caller's memory."""
+        pause, last = 20e-6, None
+        while True:
+            with self._lock:
+                try:
+                    state = str(self._agent.check_xfer_state(handle))
+                except Exception:  # of a peer that is gone
+                    state = "ERR"
+                now = time.monotonic()
+                if last is None and (stop.is_set() or now > deadline):
+                    last = now + GIVE_UP
+                if state != "PROC" or last is not None:
+                    try:
+                        self._agent.release_xfer_handle(handle)
+                        return state
+                    except Exception:
+                        if now > (last or deadline):
+                            return state
+            time.sleep(pause)
+            pause = min(pause * 1.2, 1e-3)
+
+    def notify(self, link: Link, message: bytes) -> None:
+        assert isinstance(link, TcpLink)
+        link.send(message)
+
+    def receive(self, timeout: float) -> Event | None:
+        return self._control.receive(timeout)
+
+    def close(self) -> None:
+        self._control.close()
+        self._metadata.close()
+        with self._lock:
+            for region in self._registered.values():
+                with contextlib.suppress(Exception):
+                    self._agent.deregister_memory(region)
+            self._registered.clear()

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What both processes of test_nixl.py know: tensors by the number of the request."""
+
+import pathlib
+import sys
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "python" / "tests"))
+
+from transfer_cases import Tensor, make_codebooks as codebooks, some_tensors  # noqa: E402
+
+LONG = 1000  # the number of a request that takes a while
+
+__all__ = ["LONG", "codebooks", "request_of"]
+
+
+def request_of(number: int) -> list[Tensor]:
+    rng = np.random.default_rng(number)
+    return [Tensor(rng, key, 4000) for key in range(8)] if number == LONG else some_tensors(rng, most_tokens=3000)
