@@ -7,18 +7,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
-namespace splitzip::bench {
+#include "kv/failure.hpp"
 
-/// A row that cannot be measured: the text becomes its note.
-class Failure : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
+namespace splitzip::bench {
 
 inline void check(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;

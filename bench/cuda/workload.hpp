@@ -3,8 +3,8 @@
 // Memory full of cache: the same bytes on the host, where the reference encodes them, and on the device.
 #pragma once
 
-#include "cache.hpp"
 #include "device.hpp"
+#include "kv/cache.hpp"
 
 namespace splitzip::bench {
 

@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "cuda/cache.hpp"
 #include "cuda/device.hpp"
 #include "kernels.hpp"
+#include "kv/cache.hpp"
 #include "shape.hpp"
 #include "splitzip/splitzip.h"
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "cli/safetensors.hpp"
-#include "device.hpp"
+#include "failure.hpp"
 
 namespace splitzip::bench {
 namespace {
