@@ -73,24 +73,30 @@ __device__ __forceinline__ uint2 merge_quad(uint32_t deltas, uint32_t rest, uint
   return make_uint2(ptx::shift_right(r0, r1, 1), ptx::shift_right(r1, r0, 1));
 }
 
-// What is on its way to shared memory for a chunk: its variable part, and for each lane its vectors of the rest plane.
+// The variable part of a chunk, on its way to shared memory.
 struct Staged {
   uint32_t variable;
   uint32_t words;
-  uint32_t rests;  // the lane's; vector i 256 i bytes further
 
-  __device__ __forceinline__ void fetch_rests(const ChunkJob& job, uint32_t lane) const {
-    const uint64_t from = ptx::keep(job.rests + 8 * lane);
-#pragma unroll
-    for (uint32_t i = 0; i < 4; ++i) {
-      if (32 * i + lane < job.vectors) ptx::copy_8_async(rests + 256 * i, from + 256 * i);
-    }
-  }
   __device__ __forceinline__ void await() const {
     ptx::wait_all_copies();
     __syncwarp();
   }
-  __device__ __forceinline__ uint2 rest(uint32_t i) const { return ptx::load_shared_8(rests + 256 * i); }
+};
+
+// A lane's pieces of the rest plane.
+struct Rests {
+  uint2 vector[4];
+
+  template <bool kFull>
+  static __device__ __forceinline__ Rests load(const ChunkJob& job, uint32_t lane) {
+    const uint64_t from = ptx::keep(job.rests + 8 * lane);
+    Rests rests;
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i)
+      rests.vector[i] = kFull || 32 * i + lane < job.vectors ? ptx::load_8(from + 256 * i) : make_uint2(0, 0);
+    return rests;
+  }
 };
 
 // The first n values of a vector.
@@ -115,6 +121,7 @@ __device__ __forceinline__ Decoded decode_tiered(const Rows& rows, const ChunkJo
   uint32_t code[4];
 #pragma unroll
   for (uint32_t i = 0; i < 4; ++i) code[i] = kFull || 32 * i + lane < vectors ? ptx::load_2(codes + 64 * i) : 0;
+  const Rests rests = Rests::load<kFull>(job, lane);
   const uint32_t tier1[2] = {ptx::permute(code[0], code[1], 0x5410), ptx::permute(code[2], code[3], 0x5410)};
 
   // The place of the lane's tier-2 codes follows from the tier-1 codes of the lanes before it.
@@ -175,7 +182,7 @@ __device__ __forceinline__ Decoded decode_tiered(const Rows& rows, const ChunkJo
     }
     uint4 b = make_uint4(0, 0, 0, 0);
     if (present) b = rows.bases(i);
-    const uint2 rest = part.rest(i);
+    const uint2 rest = rests.vector[i];
     uint2 out[2];
 #pragma unroll
     for (int q = 0; q < 2; ++q) {
@@ -212,6 +219,7 @@ __device__ __forceinline__ Decoded decode_fixed4(const Rows& rows, const ChunkJo
   uint32_t code[4];
 #pragma unroll
   for (uint32_t i = 0; i < 4; ++i) code[i] = kFull || 32 * i + lane < vectors ? ptx::load_4(codes + 128 * i) : 0;
+  const Rests rests = Rests::load<kFull>(job, lane);
 
   // Escapes: nibbles of ones. Most chunks have none.
   uint32_t own = 0;
@@ -255,7 +263,7 @@ __device__ __forceinline__ Decoded decode_fixed4(const Rows& rows, const ChunkJo
       }
     }
     if (present) {
-      const uint2 rest = part.rest(i);
+      const uint2 rest = rests.vector[i];
       const uint2 first = merge_quad(delta[0], rest.x, b.x, b.y), second = merge_quad(delta[1], rest.y, b.z, b.w);
       uint4 w = make_uint4(first.x, first.y, second.x, second.y);
       if constexpr (!Rows::kWholeVectors) valid &= cut_padding(rows.values_in(i), code[i], 4, rest, w);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Second kernel of decoding: values, and the directory is checked. A block prepares a few tiles at once and then decodes one after the other, a
-// warp a chunk.
+// Second kernel of decoding: values, and the directory is checked. A warp decodes a chunk.
 #pragma once
 
 #include "cuda/check_frame.cuh"
 #include "cuda/decode_chunk.cuh"
+#include "cuda/tile_ring.cuh"
 
 namespace splitzip::cuda {
 
@@ -20,13 +20,13 @@ struct TileDirectory {
   uint32_t checksums[kTileChunks];
 };
 
-template <uint32_t kTiles>
+template <uint32_t kStages>
 struct DecodeShared {
   SelectorTables tables;
-  uint2 rests[kTileChunks][kChunkVectors];
   uint32_t variable[kTileChunks][kPartWords];
-  TileJob jobs[kTiles];
-  TileDirectory directories[kTiles];
+  TileJob jobs[kStages];
+  TileDirectory directories[kStages];
+  TileRing<kStages> ring;
 };
 
 // A record that a chunk of so many vectors can have.
@@ -36,75 +36,39 @@ __device__ __forceinline__ bool record_is_good(uint32_t mode, uint32_t vectors, 
   return mode != kRaw && (kind == kKindCoded ? words <= raw : kind == kKindConstant && words == 1);
 }
 
-// A lane's share of the directories of a block's tiles: a lane a chunk, eight lanes a tile.
-struct DirectoryShare {
-  uint32_t entry;
-  uint32_t tile;    // in the entry
-  uint32_t chunks;  // of the tile; 0: nothing to do
-  uint32_t record, checksum;
-  uint32_t start, next;  // tile records of this tile and the one after it
-};
-
-// Loads the directories, by one warp.
-template <uint32_t kTiles>
-__device__ __forceinline__ DirectoryShare load_directories(const Batch& batch, uint32_t kernel, uint32_t first,
-                                                           uint32_t count, uint32_t lane) {
-  const uint32_t t = lane / kTileChunks, c = lane % kTileChunks;
-  DirectoryShare share{};
-  share.entry = entry_of_tile(batch, min(first + t, count - 1));
-  const EntryPlan& entry = batch.entries[share.entry];
-  share.tile = first + t - entry.batch_tile;
-  if (t >= kTiles || first + t >= count || entry.live == 0) return share;
-  if (batch.tensors[tensor_of_entry(batch, share.entry)].kernel != kernel) return share;
-  const uint32_t chunk = share.tile * kTileChunks + c;
-  share.chunks = min(kTileChunks, entry.chunk_count - share.tile * kTileChunks);
-  if (c < share.chunks) {
-    const uint64_t tile_record = entry.tile_records + uint64_t{4} * share.tile;
-    share.record = ptx::load_2(entry.records + uint64_t{2} * chunk);
-    if (batch.checksums != 0) share.checksum = ptx::load_4(entry.checksums + uint64_t{4} * chunk);
-    share.start = ptx::load_4(tile_record);
-    share.next =
-        entry.first_tile + share.tile + 1 < entry.frame_tiles ? ptx::load_4(tile_record + 4) : entry.spill_words;
+// Loads the directory of a tile, checks its record, adds it to the directory checksum, and tells every chunk where its variable part lies: by one warp,
+// a lane a chunk.
+__device__ __forceinline__ void load_directory(const Batch& batch, const TileJob& job, TileDirectory& directory,
+                                               uint32_t lane) {
+  const EntryPlan& entry = job.entry;
+  const uint32_t c = lane, chunk = job.tile * kTileChunks + c, frame_tile = entry.first_tile + job.tile;
+  const bool present = c < job.chunk_count;
+  uint32_t record = 0, checksum = 0;
+  if (present) {
+    record = ptx::load_2(entry.records + uint64_t{2} * chunk);
+    if (batch.checksums != 0) checksum = ptx::load_4(entry.checksums + uint64_t{4} * chunk);
   }
-  return share;
-}
-
-// Checks the tile records, adds the directory to its checksum, and tells every chunk where its variable part lies: by the warp that has loaded them.
-template <uint32_t kTiles>
-__device__ __forceinline__ void check_directories(const Batch& batch, TileDirectory (&directories)[kTiles],
-                                                  const DirectoryShare& share, uint32_t lane) {
-  const uint32_t c = lane % kTileChunks, words = share.record & 0xff;
-  const EntryPlan& entry = batch.entries[share.entry];
-  const uint32_t frame_tile = entry.first_tile + share.tile;
+  const uint64_t tile_record = entry.tile_records + uint64_t{4} * job.tile;
+  const uint32_t start = ptx::load_4(tile_record),
+                 next = frame_tile + 1 < entry.frame_tiles ? ptx::load_4(tile_record + 4) : entry.spill_words;
 
   // Every tile's record follows from that of the tile before it, so all are right if each is.
-  uint32_t through = words;
-#pragma unroll
-  for (uint32_t d = 1; d < kTileChunks; d *= 2) {
-    const uint32_t before = __shfl_up_sync(ptx::kFullWarp, through, d, kTileChunks);
-    if (c >= d) through += before;
-  }
-  const uint32_t total = __shfl_sync(ptx::kFullWarp, through, kTileChunks - 1, kTileChunks);
-  const uint32_t slot_words = slot_size(entry.slot_words, share.chunks);
-  const bool in_order = share.start <= share.next && share.next <= entry.spill_words &&
-                        share.next - share.start == max(total, slot_words) - slot_words &&
-                        (frame_tile != 0 || share.start == 0);
+  const uint32_t words = record & 0xff, through = ptx::scan_add(words), total = ptx::from_lane(through, 31);
+  const bool in_order = start <= next && next <= entry.spill_words &&
+                        next - start == max(total, job.slot_words) - job.slot_words && (frame_tile != 0 || start == 0);
   uint32_t sum = 0;
-  if (c < share.chunks) {
-    TileDirectory& directory = directories[lane / kTileChunks % kTiles];
-    directory.records[c] = in_order ? share.record : kBadRecord;
+  if (present) {
+    directory.records[c] = in_order ? record : kBadRecord;
     directory.offsets[c] = through - words;
-    directory.checksums[c] = share.checksum;
-    sum =
-        hash_words(HashDomain::kChunk, entry.first_chunk + share.tile * kTileChunks + c, share.record, share.checksum);
+    directory.checksums[c] = checksum;
+    sum = hash_words(HashDomain::kChunk, entry.first_chunk + chunk, record, checksum);
     if (c == 0) {
-      directory.overflow = entry.spill + uint64_t{4} * share.start - uint64_t{4} * slot_words;
-      sum += hash_words(HashDomain::kTile, frame_tile, share.start);
+      directory.overflow = entry.spill + uint64_t{4} * start - uint64_t{4} * job.slot_words;
+      sum += hash_words(HashDomain::kTile, frame_tile, start);
     }
   }
-#pragma unroll
-  for (uint32_t d = 1; d < kTileChunks; d *= 2) sum += __shfl_xor_sync(ptx::kFullWarp, sum, d);
-  if (c == 0 && share.chunks != 0) {
+  sum = ptx::sum_over_warp(sum);
+  if (lane == 0) {
     atomicAdd(&batch.frames[entry.frame].directory_sum, sum);
     if (!in_order) fail(batch, entry.frame, SPLITZIP_ERROR_CORRUPT_DIRECTORY);
   }
@@ -144,7 +108,6 @@ __device__ __forceinline__ Decoded decode_chunk(const Rows& rows, const TileJob&
     return decode_raw(rows, job, lane);
   } else {
     if (kind != kKindCoded) return decode_plain(rows, job, kMode, kind == kKindConstant, part, lane);
-    part.fetch_rests(job, lane);
     // The usual chunk has a version of its own.
     if (Rows::kWholeVectors && job.linear != 0 && job.vectors == kChunkVectors)
       return decode_coded<kMode, true>(LinearRows(job, lane), tile, job, tables, part, lane);
@@ -173,56 +136,68 @@ constexpr Tuning decode_tuning() {
   return kKernel == kGeneralKernel ? kGeneral : kDecode;
 }
 
+// Job and directory of a tile, by one warp.
+template <uint32_t kKernel, uint32_t kStages>
+__device__ __forceinline__ void prepare_decode(const Batch& batch, DecodeShared<kStages>& shared, uint32_t number,
+                                               uint32_t lane) {
+  const uint32_t stage = number % kStages;
+  TileJob& job = shared.jobs[stage];
+  shared.ring.prepare(batch, job, kKernel, number, lane);
+  if (job.chunk_count - 1 < kTileChunks) {
+    load_directory(batch, job, shared.directories[stage], lane);
+  }
+  shared.ring.publish(number);
+}
+
+// One chunk, from its record on.
+template <uint32_t kKernel>
+__device__ __forceinline__ uint32_t decode_checked(const Batch& batch, const TileJob& tile,
+                                                   const TileDirectory& directory, uint32_t chunk, uint32_t tables,
+                                                   uint32_t variable, uint32_t lane) {
+  const ChunkJob& job = tile.chunks[chunk];
+  const uint32_t record = directory.records[chunk];
+  if (record == kBadRecord) return SPLITZIP_OK;  // told already
+  if (!record_is_good(tile.tensor.mode, job.vectors, record)) return SPLITZIP_ERROR_CORRUPT_DIRECTORY;
+  const Staged part{variable, fetch_variable(tile, directory, chunk, variable, lane)};
+  if (chunk + 1 == tile.chunk_count && !rest_of_slot_is_zero(tile, directory.offsets[chunk] + part.words, lane))
+    fail(batch, tile.entry.frame, SPLITZIP_ERROR_CORRUPT_PAYLOAD);
+  const Decoded d = decode_with<kKernel>(tile, job, record >> 8, tables, part, lane);
+  if (ptx::any_lane(!d.valid)) return SPLITZIP_ERROR_CORRUPT_PAYLOAD;
+  return batch.checksums != 0 && finalize(job.seed + d.folded) != directory.checksums[chunk]
+             ? SPLITZIP_ERROR_CHECKSUM_MISMATCH
+             : SPLITZIP_OK;
+}
+
 template <uint32_t kKernel>
 __global__ void __launch_bounds__(kBlockThreads, decode_tuning<kKernel>().blocks)
     decode_kernel(const __grid_constant__ Batch batch) {
-  constexpr uint32_t kTiles = decode_tuning<kKernel>().tiles;
-  __shared__ DecodeShared<kTiles> shared;
+  constexpr uint32_t kStages = decode_tuning<kKernel>().stages;
+  __shared__ DecodeShared<kStages> shared;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   if (kKernel != kFixed4Kernel && threadIdx.x < sizeof(SelectorTables) / 16) {
     ptx::copy_16_async(ptx::shared_address(&shared.tables) + 16 * threadIdx.x,
                        batch.selector_tables + 16 * threadIdx.x);
+    ptx::wait_all_copies();
   }
+  shared.ring.start();
   ptx::wait_for_previous_grid();
   ptx::allow_next_grid();
-  ptx::wait_all_copies();
-  const uint32_t count = ptx::load_4(reinterpret_cast<uint64_t>(&batch.state->tile_count));
+  if (warp < kStages) prepare_decode<kKernel>(batch, shared, warp, lane);
 #pragma unroll 1
-  for (uint32_t first = blockIdx.x * kTiles; first < count; first += gridDim.x * kTiles) {
-    DirectoryShare share{};
-    if (warp == 0) prepare_tiles(batch, shared.jobs, kKernel, first, count, lane);
-    if (warp == 1) share = load_directories<kTiles>(batch, kKernel, first, count, lane);
-    __syncthreads();
-    if (warp == 1) check_directories(batch, shared.directories, share, lane);
-    __syncthreads();
-#pragma unroll 1
-    for (uint32_t t = 0; t < kTiles; ++t) {
-      const TileJob& tile = shared.jobs[t];
-      if (warp >= tile.chunk_count) continue;
-      const ChunkJob& job = tile.chunks[warp];
-      const uint32_t record = shared.directories[t].records[warp];
-      uint32_t status = SPLITZIP_OK;
-      if (record == kBadRecord) continue;  // told already
-      if (!record_is_good(tile.tensor.mode, job.vectors, record)) {
-        status = SPLITZIP_ERROR_CORRUPT_DIRECTORY;
-      } else {
-        const uint32_t variable = ptx::shared_address(shared.variable[warp]);
-        const Staged part{variable, fetch_variable(tile, shared.directories[t], warp, variable, lane),
-                          ptx::shared_address(&shared.rests[warp][lane])};
-        if (warp + 1 == tile.chunk_count &&
-            !rest_of_slot_is_zero(tile, shared.directories[t].offsets[warp] + part.words, lane))
-          fail(batch, tile.entry.frame, SPLITZIP_ERROR_CORRUPT_PAYLOAD);
-        const Decoded d = decode_with<kKernel>(tile, job, record >> 8, ptx::shared_address(&shared.tables), part, lane);
-        if (ptx::any_lane(!d.valid)) {
-          status = SPLITZIP_ERROR_CORRUPT_PAYLOAD;
-        } else if (batch.checksums != 0 && finalize(job.seed + d.folded) != shared.directories[t].checksums[warp]) {
-          status = SPLITZIP_ERROR_CHECKSUM_MISMATCH;
-        }
-      }
+  for (;;) {
+    const Claim claim = shared.ring.claim(lane);
+    const uint32_t stage = claim.stage, chunk = claim.chunk;
+    const TileJob& tile = shared.jobs[stage];
+    if (tile.chunk_count == kNoMoreTiles) break;
+    if (chunk < tile.chunk_count) {
+      const uint32_t status =
+          decode_checked<kKernel>(batch, tile, shared.directories[stage], chunk, ptx::shared_address(&shared.tables),
+                                  ptx::shared_address(shared.variable[warp]), lane);
       if (status != SPLITZIP_OK && lane == 0) fail(batch, tile.entry.frame, status);
-      __syncwarp();
     }
-    __syncthreads();
+    if (shared.ring.end_chunk(claim, lane)) {
+      prepare_decode<kKernel>(batch, shared, claim.number + kStages, lane);
+    }
   }
 }
 

@@ -122,6 +122,7 @@ struct BatchState {
   uint32_t tile_count;
   uint32_t finished_blocks;  // of the last kernel of encoding
   uint32_t failed;
+  uint32_t next_tile[kKernels];  // that a kernel's blocks deal out
 };
 
 // Kernel parameters: everything that a kernel may reach.

@@ -122,7 +122,6 @@ splitzip_status run(const splitzip_cuda_table* table, const splitzip_cuda_batch*
   batch.checksums = in->checksums != 0, batch.decoding = decoding;
   batch.by_tensor_count = Divisor::of(batch.tensor_count);
 
-  // A block takes one group of tiles, or several where fewer multiprocessors are to be used.
   const std::uint32_t sms = in->max_sms != 0 ? std::min(in->max_sms, table->multiprocessors) : table->multiprocessors;
   const auto resident = [&](std::uint64_t wanted, std::uint32_t on_each) {
     return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(wanted, 1, std::uint64_t{sms} * on_each));
@@ -131,11 +130,7 @@ splitzip_status run(const splitzip_cuda_table* table, const splitzip_cuda_batch*
   for (std::uint32_t k = 0; k < kKernels; ++k) {
     if (!table->has_kernel[k]) continue;
     const TileKernel kernel = decoding ? decode_kernel_of(k) : encode_kernel_of(k);
-    const std::uint64_t groups = (tiles + kernel.tuning.tiles - 1) / kernel.tuning.tiles;
-    const bool all = in->max_sms == 0 && k != kGeneralKernel;
-    const std::uint32_t blocks = all ? static_cast<std::uint32_t>(std::clamp<std::uint64_t>(groups, 1, INT32_MAX))
-                                     : resident(groups, kernel.tuning.blocks);
-    ok = ok && launch(kernel.function, blocks, kBlockThreads, stream, batch);
+    ok = ok && launch(kernel.function, resident(tiles, kernel.tuning.blocks), kBlockThreads, stream, batch);
   }
   if (decoding) {
     ok = ok && launch(finish_decode_kernel, 1, kFinishThreads, stream, batch);

@@ -43,6 +43,18 @@ struct Encoded {
   uint32_t folded;
 };
 
+// Where the warp of a chunk tells the length of its variable part, as soon as it knows it: addresses of a word and a barrier in shared memory.
+struct LengthPost {
+  uint32_t words;
+  uint32_t told;
+
+  __device__ __forceinline__ void tell(uint32_t n, uint32_t lane) const {
+    if (lane != 0) return;
+    ptx::store_shared(words, n);
+    ptx::arrive_barrier(told);
+  }
+};
+
 // ORs a string of up to 64 bits into zeroed shared words, at a bit offset.
 __device__ __forceinline__ void append_bits(uint32_t words, uint32_t offset, uint32_t low, uint32_t high) {
   const uint32_t address = words + offset / 32 * 4;
@@ -53,16 +65,32 @@ __device__ __forceinline__ void append_bits(uint32_t words, uint32_t offset, uin
   ptx::or_shared(address + 8, third);
 }
 
-// The deltas of the values in `mask` (bit 8 i + k: value k of vector i), in order. The values are loaded again: they are in the first cache still.
+// The escapes of a lane: the values in `mask` (bit 8 i + k: value k of vector i), in order. They are loaded again, the first one before it is needed.
 template <class Rows>
-__device__ __forceinline__ void store_escapes(const Rows& rows, uint32_t mask, uint32_t out) {
+class Escapes {
+ public:
+  __device__ __forceinline__ Escapes(const Rows& rows, uint32_t mask) : rows_(rows), mask_(mask), delta_(0) { load(); }
+
+  // Their deltas, as bytes.
+  __device__ __forceinline__ void store(uint32_t out) {
 #pragma unroll 1
-  while (mask != 0) {
-    const uint32_t n = __ffs(static_cast<int>(mask)) - 1, i = n / 8, k = n % 8;
-    mask &= mask - 1;
-    ptx::store_shared_byte(out++, (2 * rows.value(i, k) + rows.base(i, k)) >> 8);
+    while (mask_ != 0) {
+      ptx::store_shared_byte(out++, delta_ >> 8);
+      mask_ &= mask_ - 1;
+      load();
+    }
   }
-}
+
+ private:
+  __device__ __forceinline__ void load() {
+    if (mask_ == 0) return;
+    const uint32_t n = __ffs(static_cast<int>(mask_)) - 1, i = n / 8, k = n % 8;
+    delta_ = 2 * rows_.value(i, k) + rows_.base(i, k);
+  }
+
+  const Rows& rows_;
+  uint32_t mask_, delta_;
+};
 
 // Two halves of a lane's string, the first of `bits` bits, as one.
 __device__ __forceinline__ uint2 join_halves(uint32_t first, uint32_t second, uint32_t bits) {
@@ -168,8 +196,10 @@ __device__ __forceinline__ void split_tiered(const Rows& rows, const ChunkJob& j
 // Mode tiered: the variable part.
 template <class Rows>
 __device__ __forceinline__ Encoded join_tiered(const Rows& rows, const Symbols& symbols, uint32_t vectors,
-                                               uint32_t variable, uint32_t lane) {
+                                               const LengthPost& post, uint32_t variable, uint32_t lane) {
   const auto& [content, tier2, tier3, bits2, escapes] = symbols;
+  const uint32_t first = escapes >> 4 & 0x0f0f0f0f, second = escapes & 0x0f0f0f0f;
+  Escapes<Rows> escaped(rows, ptx::permute(first | first >> 4, second | second >> 4, 0x6420));
 
   // Counts of the lanes before this one, all in one scan.
   const uint32_t half2 = bits2 & 0xffff, half3 = 2 * count_threes(tier2[0]);
@@ -185,6 +215,7 @@ __device__ __forceinline__ Encoded join_tiered(const Rows& rows, const Symbols& 
     result.kind = kKindRaw;
     return result;
   }
+  post.tell(words, lane);
 
   // Variable part: zero it, then every lane ORs its strings in and stores its escapes.
 #pragma unroll 1
@@ -195,9 +226,7 @@ __device__ __forceinline__ Encoded join_tiered(const Rows& rows, const Symbols& 
   append_bits(variable, end2 + (before >> 10 & 0xffe), string3.x, string3.y);
   if (total >> 22 != 0) {
     __syncwarp();
-    const uint32_t first = escapes >> 4 & 0x0f0f0f0f, second = escapes & 0x0f0f0f0f;
-    const uint32_t mask = ptx::permute(first | first >> 4, second | second >> 4, 0x6420);
-    store_escapes(rows, mask, variable + escape_start + (before >> 22));
+    escaped.store(variable + escape_start + (before >> 22));
   }
   return result;
 }
@@ -252,25 +281,31 @@ __device__ __forceinline__ void split_fixed4(const Rows& rows, const ChunkJob& j
 // Mode fixed4: the variable part.
 template <class Rows>
 __device__ __forceinline__ Encoded join_fixed4(const Rows& rows, const Symbols& symbols, uint32_t vectors,
-                                               uint32_t variable, uint32_t lane) {
+                                               const LengthPost& post, uint32_t variable, uint32_t lane) {
   const uint32_t mask = symbols.escapes;
   Encoded result{0, kKindCoded, fold_content(symbols.content, lane)};
-  if (!ptx::any_lane(mask != 0)) return result;
+  if (!ptx::any_lane(mask != 0)) {
+    post.tell(0, lane);
+    return result;
+  }
   const uint32_t own = __popc(mask), through = ptx::scan_add(own), total = ptx::from_lane(through, 31);
   result.words = (total + 3) / 4;
   if (result.words > raw_words(kFixed4, vectors)) {
     result.kind = kKindRaw;
     return result;
   }
+  post.tell(result.words, lane);
   if (lane == 0) ptx::store_shared(variable + 4 * result.words - 4, 0);
   __syncwarp();
-  store_escapes(rows, mask, variable + through - own);
+  Escapes<Rows>(rows, mask).store(variable + through - own);
   return result;
 }
 
 // Mode raw: writes the plane.
 template <class Rows>
-__device__ __forceinline__ Encoded copy_raw(const Rows& rows, const ChunkJob& job, uint32_t lane) {
+__device__ __forceinline__ Encoded copy_raw(const Rows& rows, const ChunkJob& job, const LengthPost& post,
+                                            uint32_t lane) {
+  post.tell(0, lane);
   uint64_t content = 0;
   VectorsAhead<false, Rows> ahead(rows, job.vectors, lane);
 #pragma unroll
@@ -285,8 +320,9 @@ __device__ __forceinline__ Encoded copy_raw(const Rows& rows, const ChunkJob& jo
 
 // Raw or constant in a coded mode: the chunk's bytes in order through its planes and its variable part.
 template <class Rows>
-__device__ __forceinline__ void encode_plain(const Rows& rows, const ChunkJob& job, uint32_t mode, uint32_t variable,
-                                             uint32_t lane, Encoded& result) {
+__device__ __forceinline__ void encode_plain(const Rows& rows, const ChunkJob& job, uint32_t mode,
+                                             const LengthPost& post, uint32_t variable, uint32_t lane,
+                                             Encoded& result) {
   // All values equal?
   const uint32_t first = ptx::from_lane(lane == 0 ? rows.value(0, 0) : 0, 0), both = first * 0x10001;
   bool equal = true;
@@ -306,6 +342,7 @@ __device__ __forceinline__ void encode_plain(const Rows& rows, const ChunkJob& j
   const uint32_t words = raw_words(mode, job.vectors);
   result.kind = constant ? kKindConstant : kKindRaw;
   result.words = constant ? 1 : words;
+  post.tell(result.words, lane);
   if (lane == 0) ptx::store_shared(variable + (constant ? 0 : 4 * words - 4), constant ? first : 0);
   __syncwarp();
 

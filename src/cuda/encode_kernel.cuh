@@ -1,33 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Second kernel of encoding: planes, slots and the directory but for the tile records. A block prepares a few tiles at once and then encodes one after
-// the other, a warp a chunk.
+// Second kernel of encoding: planes, slots and the directory but for the tile records. A warp encodes a chunk.
 #pragma once
 
 #include "cuda/encode_chunk.cuh"
+#include "cuda/tile_ring.cuh"
 
 namespace splitzip::cuda {
 
-template <uint32_t kTiles>
+template <uint32_t kStages>
 struct EncodeShared {
-  uint32_t variable[kTileChunks][kVariableWords];
-  uint32_t pair_tables[kTiles][kPairWords];
-  TileJob jobs[kTiles];
-  Encoded encoded[2][kTileChunks];  // of two tiles, so that a warp may be one ahead
+  uint32_t variable[kTileChunks][kVariableWords];  // of each warp
+  uint32_t pair_tables[kStages][kPairWords];
+  TileJob jobs[kStages];
+  Encoded encoded[kStages][kTileChunks];
+  uint32_t lengths[kStages][kTileChunks];  // of the variable parts, in words
+  uint64_t told[kStages][kTileChunks];     // barriers: the length is known
+  uint64_t pair_table_source[kStages];
+  TileRing<kStages> ring;
 };
-
-// Pair tables of the tiles' tensors, by all warps but the first.
-template <uint32_t kTiles>
-__device__ __forceinline__ void copy_pair_tables(const Batch& batch, uint32_t (&tables)[kTiles][kPairWords],
-                                                 uint32_t first, uint32_t count) {
-  for (uint32_t j = threadIdx.x - 32; j < kTiles * (kPairWords / 4); j += kBlockThreads - 32) {
-    const uint32_t t = j / (kPairWords / 4), at = j % (kPairWords / 4);
-    const uint32_t tensor = tensor_of_entry(batch, entry_of_tile(batch, min(first + t, count - 1)));
-    ptx::copy_16_async(ptx::shared_address(&tables[t][4 * at]),
-                       batch.pair_tables + uint64_t{4 * kPairWords} * tensor + 16 * at);
-  }
-  ptx::wait_all_copies();
-}
 
 template <uint32_t kMode, bool kFull, class Rows>
 __device__ __forceinline__ void split_chunk(const Rows& rows, const TileJob& tile, const ChunkJob& job,
@@ -41,9 +32,10 @@ __device__ __forceinline__ void split_chunk(const Rows& rows, const TileJob& til
 
 template <uint32_t kMode, class Rows>
 __device__ __forceinline__ Encoded encode_chunk(const Rows& rows, const TileJob& tile, const ChunkJob& job,
-                                                uint32_t pair_table, uint32_t variable, uint32_t lane) {
+                                                uint32_t pair_table, const LengthPost& post, uint32_t variable,
+                                                uint32_t lane) {
   if constexpr (kMode == kRaw) {
-    return copy_raw(rows, job, lane);
+    return copy_raw(rows, job, post, lane);
   } else {
     // The usual chunk has a version of its own.
     Symbols symbols;
@@ -54,11 +46,11 @@ __device__ __forceinline__ Encoded encode_chunk(const Rows& rows, const TileJob&
     }
     Encoded e;
     if constexpr (kMode == kTiered) {
-      e = join_tiered(rows, symbols, job.vectors, variable, lane);
+      e = join_tiered(rows, symbols, job.vectors, post, variable, lane);
     } else {
-      e = join_fixed4(rows, symbols, job.vectors, variable, lane);
+      e = join_fixed4(rows, symbols, job.vectors, post, variable, lane);
     }
-    if (e.kind == kKindRaw) encode_plain(rows, job, kMode, variable, lane, e);
+    if (e.kind == kKindRaw) encode_plain(rows, job, kMode, post, variable, lane, e);
     return e;
   }
 }
@@ -104,34 +96,35 @@ __device__ __forceinline__ void write_variable(const Batch& batch, const TileJob
   }
 }
 
-// The tile that all warps have encoded.
-__device__ __forceinline__ void write_tile(const Batch& batch, const TileJob& job, const Encoded* encoded,
-                                           uint32_t variable, uint32_t warp, uint32_t lane) {
-  const uint32_t words = lane < job.chunk_count ? encoded[lane].words : 0;
-  const uint32_t start = ptx::sum_over_warp(lane < warp ? words : 0), own = ptx::from_lane(words, warp);
-  write_variable(batch, job, variable, start, own, lane);
-  if (warp == 0) write_directory(batch, job, encoded, ptx::sum_over_warp(words), lane);
-  if (warp == kTileChunks - 1) {
-    for (uint32_t j = start + own + lane; j < job.slot_words; j += 32) ptx::store_4(job.slot + uint64_t{4} * j, 0);
+// Where the variable part of a chunk starts in the tile's: by the lengths of the chunks before it, which their warps have claimed earlier.
+template <uint32_t kStages>
+__device__ __forceinline__ uint32_t find_start(const EncodeShared<kStages>& shared, const Claim& claim, uint32_t lane) {
+  const auto& [chunk, stage, number] = claim;
+  uint32_t before = 0;
+  if (lane < chunk) {
+    ptx::wait_barrier(ptx::shared_address(&shared.told[stage][lane]), number / kStages & 1);
+    before = shared.lengths[stage][lane];
   }
-  __syncwarp();
+  return ptx::sum_over_warp(before);
 }
 
 // f(rows, mode) with the constants that belong to the kernel's tiles.
 template <uint32_t kKernel>
 __device__ __forceinline__ Encoded encode_with(const TileJob& tile, const ChunkJob& job, uint32_t pair_table,
-                                               uint32_t variable, uint32_t lane) {
+                                               const LengthPost& post, uint32_t variable, uint32_t lane) {
   const ChunkRows<kAligned> vectors(tile, job, lane);
-  if constexpr (kKernel == kTieredKernel) return encode_chunk<kTiered>(vectors, tile, job, pair_table, variable, lane);
-  if constexpr (kKernel == kFixed4Kernel) return encode_chunk<kFixed4>(vectors, tile, job, pair_table, variable, lane);
+  if constexpr (kKernel == kTieredKernel)
+    return encode_chunk<kTiered>(vectors, tile, job, pair_table, post, variable, lane);
+  if constexpr (kKernel == kFixed4Kernel)
+    return encode_chunk<kFixed4>(vectors, tile, job, pair_table, post, variable, lane);
   const ChunkRows<kValues> values(tile, job, lane);
   switch (tile.tensor.mode) {
-    case kTiered: return encode_chunk<kTiered>(values, tile, job, pair_table, variable, lane);
-    case kFixed4: return encode_chunk<kFixed4>(values, tile, job, pair_table, variable, lane);
+    case kTiered: return encode_chunk<kTiered>(values, tile, job, pair_table, post, variable, lane);
+    case kFixed4: return encode_chunk<kFixed4>(values, tile, job, pair_table, post, variable, lane);
     default: break;
   }
-  return tile.tensor.access == kAligned ? encode_chunk<kRaw>(vectors, tile, job, pair_table, variable, lane)
-                                        : encode_chunk<kRaw>(values, tile, job, pair_table, variable, lane);
+  return tile.tensor.access == kAligned ? encode_chunk<kRaw>(vectors, tile, job, pair_table, post, variable, lane)
+                                        : encode_chunk<kRaw>(values, tile, job, pair_table, post, variable, lane);
 }
 
 template <uint32_t kKernel>
@@ -139,38 +132,74 @@ constexpr Tuning encode_tuning() {
   return kKernel == kGeneralKernel ? kGeneral : kEncode;
 }
 
+// Job and pair table of a tile, by one warp.
+template <uint32_t kKernel, uint32_t kStages>
+__device__ __forceinline__ void prepare_encode(const Batch& batch, EncodeShared<kStages>& shared, uint32_t number,
+                                               uint32_t lane) {
+  const uint32_t stage = number % kStages;
+  TileJob& job = shared.jobs[stage];
+  shared.ring.prepare(batch, job, kKernel, number, lane);
+  if (kKernel != kFixed4Kernel && job.chunk_count - 1 < kTileChunks) {
+    const uint64_t from = batch.pair_tables + uint64_t{4 * kPairWords} * job.tensor.index;
+    if (shared.pair_table_source[stage] != from) {
+#pragma unroll 1
+      for (uint32_t j = lane; j < kPairWords / 4; j += 32)
+        ptx::copy_16_async(ptx::shared_address(&shared.pair_tables[stage][4 * j]), from + 16 * j);
+      ptx::wait_all_copies();
+      __syncwarp();
+      if (lane == 0) shared.pair_table_source[stage] = from;
+    }
+  }
+  shared.ring.publish(number);
+}
+
+// Directory and the rest of the slot of a tile whose chunks are encoded, by one warp.
+template <uint32_t kStages>
+__device__ __forceinline__ void end_tile(const Batch& batch, const EncodeShared<kStages>& shared, uint32_t stage,
+                                         uint32_t lane) {
+  const TileJob& job = shared.jobs[stage];
+  const uint32_t total = ptx::sum_over_warp(lane < kTileChunks ? shared.lengths[stage][lane] : 0);
+#pragma unroll 1
+  for (uint32_t j = total + lane; j < job.slot_words; j += 32) ptx::store_4(job.slot + uint64_t{4} * j, 0);
+  write_directory(batch, job, shared.encoded[stage], total, lane);
+}
+
 template <uint32_t kKernel>
 __global__ void __launch_bounds__(kBlockThreads, encode_tuning<kKernel>().blocks)
     encode_kernel(const __grid_constant__ Batch batch) {
-  constexpr uint32_t kTiles = encode_tuning<kKernel>().tiles;
-  __shared__ EncodeShared<kTiles> shared;
+  constexpr uint32_t kStages = encode_tuning<kKernel>().stages;
+  __shared__ EncodeShared<kStages> shared;
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  if (threadIdx.x < kStages) shared.pair_table_source[threadIdx.x] = 0;
+  if (threadIdx.x < kStages * kTileChunks)
+    ptx::init_barrier(ptx::shared_address(&shared.told[0][0]) + 8 * threadIdx.x, 1);
+  shared.ring.start();
   ptx::wait_for_previous_grid();
   ptx::allow_next_grid();
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const uint32_t count = ptx::load_4(reinterpret_cast<uint64_t>(&batch.state->tile_count));
+  if (warp < kStages) prepare_encode<kKernel>(batch, shared, warp, lane);
+  const uint32_t variable = ptx::shared_address(shared.variable[warp]);
 #pragma unroll 1
-  for (uint32_t first = blockIdx.x * kTiles; first < count; first += gridDim.x * kTiles) {
-    if (warp == 0) {
-      prepare_tiles(batch, shared.jobs, kKernel, first, count, lane);
-    } else if (kKernel != kFixed4Kernel) {
-      copy_pair_tables(batch, shared.pair_tables, first, count);
+  for (;;) {
+    const Claim claim = shared.ring.claim(lane);
+    const uint32_t stage = claim.stage, chunk = claim.chunk;
+    const TileJob& tile = shared.jobs[stage];
+    if (tile.chunk_count == kNoMoreTiles) break;
+    const LengthPost post{ptx::shared_address(&shared.lengths[stage][chunk]),
+                          ptx::shared_address(&shared.told[stage][chunk])};
+    if (chunk < tile.chunk_count) {
+      const Encoded e = encode_with<kKernel>(tile, tile.chunks[chunk], ptx::shared_address(shared.pair_tables[stage]),
+                                             post, variable, lane);
+      if (lane == 0) shared.encoded[stage][chunk] = e;
+      const uint32_t start = find_start(shared, claim, lane);
+      __syncwarp();
+      write_variable(batch, tile, variable, start, e.words, lane);
+    } else {
+      post.tell(0, lane);
     }
-    __syncthreads();
-    const uint32_t variable = ptx::shared_address(shared.variable[warp]);
-#pragma unroll 1
-    for (uint32_t t = 0; t < kTiles; ++t) {
-      const TileJob& tile = shared.jobs[t];
-      if (tile.chunk_count == 0) continue;
-      Encoded* const encoded = shared.encoded[t % 2];
-      if (warp < tile.chunk_count) {
-        const Encoded e =
-            encode_with<kKernel>(tile, tile.chunks[warp], ptx::shared_address(shared.pair_tables[t]), variable, lane);
-        if (lane == 0) encoded[warp] = e;
-      }
-      __syncthreads();
-      write_tile(batch, tile, encoded, variable, warp, lane);
+    if (shared.ring.end_chunk(claim, lane)) {
+      if (tile.chunk_count != 0) end_tile(batch, shared, stage, lane);
+      prepare_encode<kKernel>(batch, shared, claim.number + kStages, lane);
     }
-    __syncthreads();
   }
 }
 

@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kPlanThreads) plan_kernel(const __grid_constan
     }
   }
   const uint32_t tile_count = min(carry.tiles, batch.tile_capacity);
-  if (threadIdx.x == 0) *batch.state = BatchState{tile_count, 0, 0};
+  if (threadIdx.x == 0) *batch.state = BatchState{.tile_count = tile_count};
   if (batch.decoding == 0) {
     for (uint32_t g = threadIdx.x; g < tile_count / kGroupTiles + 1 + batch.frame_count; g += blockDim.x)
       batch.group_sums[g] = 0;

@@ -47,18 +47,6 @@ __device__ __forceinline__ uint32_t add_halves(uint32_t a, uint32_t b) { return 
 // c + sum of the products of the four bytes.
 __device__ __forceinline__ uint32_t dot_bytes(uint32_t a, uint32_t b, uint32_t c) { return __dp4a(a, b, c); }
 
-// Read anew where it is used, so that it need not be kept in a register.
-__device__ __forceinline__ uint32_t lane_index() {
-  uint32_t r;
-  asm volatile("mov.u32 %0, %%laneid;" : "=r"(r));
-  return r;
-}
-__device__ __forceinline__ uint32_t thread_index() {
-  uint32_t r;
-  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(r));
-  return r;
-}
-
 // An address that is kept as it is, so that constants added to it become part of instructions.
 __device__ __forceinline__ uint64_t keep(uint64_t address) {
   asm("" : "+l"(address));
@@ -129,14 +117,7 @@ __device__ __forceinline__ void store_2(uint64_t address, uint32_t x) {
 __device__ __forceinline__ void store_1(uint64_t address, uint32_t x) {
   asm volatile("st.global.u8 [%0], %1;" ::"l"(address), "r"(x) : "memory");
 }
-// Data that no one writes while the kernel runs; loaded where it is said, not later.
-__device__ __forceinline__ uint4 load_16_constant(uint64_t address) {
-  uint4 w;
-  asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w)
-               : "l"(address));
-  return w;
-}
+// Data that no one writes while the kernel runs.
 __device__ __forceinline__ uint32_t load_2_constant(uint64_t address) {
   uint16_t w;
   asm("ld.global.nc.u16 %0, [%1];" : "=h"(w) : "l"(address));
@@ -153,11 +134,6 @@ __device__ __forceinline__ void store_shared_byte(uint32_t address, uint32_t x) 
 __device__ __forceinline__ uint4 load_shared_16(uint32_t address) {
   uint4 w;
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w) : "r"(address));
-  return w;
-}
-__device__ __forceinline__ uint2 load_shared_8(uint32_t address) {
-  uint2 w;
-  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(w.x), "=r"(w.y) : "r"(address));
   return w;
 }
 __device__ __forceinline__ uint32_t load_shared_2(uint32_t address) {
@@ -177,14 +153,43 @@ __device__ __forceinline__ void store_shared_2(uint32_t address, uint32_t x) {
 __device__ __forceinline__ void copy_4_async(uint32_t shared, uint64_t global) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared), "l"(global) : "memory");
 }
-__device__ __forceinline__ void copy_8_async(uint32_t shared, uint64_t global) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(shared), "l"(global) : "memory");
-}
 __device__ __forceinline__ void copy_16_async(uint32_t shared, uint64_t global) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
 }
 // Once all that the thread has started are there.
 __device__ __forceinline__ void wait_all_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+// Barriers in shared memory, of 8 bytes. What the arriving threads wrote is there for those that waited.
+__device__ __forceinline__ void init_barrier(uint32_t barrier, uint32_t arrivals) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+__device__ __forceinline__ void arrive_barrier(uint32_t barrier) {
+  asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" ::"r"(barrier) : "memory");
+}
+// Whether the phase of this parity (0 for the first one) is over.
+__device__ __forceinline__ bool barrier_is_over(uint32_t barrier, uint32_t parity) {
+  uint32_t over;
+  asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+               : "=r"(over)
+               : "r"(barrier), "r"(parity)
+               : "memory");
+  return over != 0;
+}
+// Until it is.
+__device__ __forceinline__ void wait_barrier(uint32_t barrier, uint32_t parity) {
+#if __CUDA_ARCH__ >= 900
+  uint32_t over;
+  do {  // sleeps meanwhile
+    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                 : "=r"(over)
+                 : "r"(barrier), "r"(parity)
+                 : "memory");
+  } while (over == 0);
+#else
+  while (!barrier_is_over(barrier, parity)) {
+  }
+#endif
+}
 
 // Inclusive sum over the lanes up to this one.
 __device__ __forceinline__ uint32_t scan_add(uint32_t x) {

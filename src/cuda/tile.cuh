@@ -22,6 +22,8 @@ struct alignas(16) ChunkJob {
   uint32_t seed;   // of its checksum
 };
 
+inline constexpr uint32_t kNoMoreTiles = UINT32_MAX;
+
 // What the warps of a tile share.
 struct TileJob {
   EntryPlan entry;
@@ -30,7 +32,7 @@ struct TileJob {
   uint64_t slot;
   uint32_t batch_tile;
   uint32_t tile;         // in the entry
-  uint32_t chunk_count;  // 0: nothing to do
+  uint32_t chunk_count;  // or kNoMoreTiles
   uint32_t slot_words;
   uint32_t padding_bases;
 };
@@ -64,22 +66,17 @@ __device__ __forceinline__ bool rows_are_one_piece(const TensorRecord& tensor, u
   return tensor.paged == 0 || tensor.by_page_tokens.divide(first) == tensor.by_page_tokens.divide(last);
 }
 
-// The job of chunk c of the tile, by one lane each; lane 0 of the tile also fills in what they share.
-__device__ __forceinline__ void prepare_chunk(const Batch& batch, TileJob& job, uint32_t kernel, uint32_t batch_tile,
-                                              bool present, uint32_t c) {
+// The job of chunk c of the tile, by one lane each; lane 0 also fills in what they share.
+__device__ __forceinline__ void prepare_chunk(const Batch& batch, TileJob& job, uint32_t batch_tile, uint32_t c) {
   const EntryPlan& entry = job.entry;
   const TensorRecord& tensor = job.tensor;
   const uint32_t tile = batch_tile - entry.batch_tile, first_chunk = tile * kTileChunks;
-  const uint32_t chunks =
-      present && entry.live != 0 && tensor.kernel == kernel ? min(kTileChunks, entry.chunk_count - first_chunk) : 0;
   if (c == 0) {
-    job.chunk_count = chunks;
     job.batch_tile = batch_tile, job.tile = tile;
     job.slot = entry.slots + uint64_t{4} * tile * entry.slot_words;
-    job.slot_words = slot_size(entry.slot_words, chunks);
+    job.slot_words = slot_size(entry.slot_words, min(kTileChunks, entry.chunk_count - first_chunk));
     job.padding_bases = tensor.mode == kTiered ? (tensor.deltas[0] & 0xff) * 0x01000100u : 0;
   }
-  if (c >= chunks) return;
   const ChunkPlace place = locate(entry, tensor, first_chunk + c);
   ChunkJob& chunk = job.chunks[c];
   const uint32_t first = place.chunk * kChunkVectors, row = entry.first_token + place.block * tensor.tokens_per_unit;
@@ -101,30 +98,31 @@ __device__ __forceinline__ void prepare_chunk(const Batch& batch, TileJob& job, 
   chunk.seed = content_seed(entry, tensor, place);
 }
 
-__device__ __forceinline__ uint32_t entry_of_tile(const Batch& batch, uint32_t tile) {
-  return ptx::load_4(reinterpret_cast<uint64_t>(batch.tile_entries) + uint64_t{4} * tile);
-}
-__device__ __forceinline__ uint32_t tensor_of_entry(const Batch& batch, uint32_t e) {
-  return e - batch.by_tensor_count.divide(e) * batch.tensor_count;
-}
-
-// Fills in the jobs of the tiles from `first` on, of `count` tiles in all: by one warp, a lane a chunk.
-template <uint32_t kTiles>
-__device__ __forceinline__ void prepare_tiles(const Batch& batch, TileJob (&jobs)[kTiles], uint32_t kernel,
-                                              uint32_t first, uint32_t count, uint32_t lane) {
-  static_assert(kTiles * kTileChunks <= 32);
-  // Descriptions of entries and tensors, 16 bytes a lane.
-#pragma unroll
-  for (uint32_t t = 0; t < kTiles; ++t) {
-    const uint32_t e = entry_of_tile(batch, min(first + t, count - 1));
-    const uint64_t from = lane < 16 ? reinterpret_cast<uint64_t>(batch.entries + e)
-                                    : reinterpret_cast<uint64_t>(batch.tensors + tensor_of_entry(batch, e));
-    uint4* const to = lane < 16 ? reinterpret_cast<uint4*>(&jobs[t].entry) : reinterpret_cast<uint4*>(&jobs[t].tensor);
+// Fills in the job of a tile, by one warp, if it is one of the kernel's. If not, it returns the first tile after it that can be, otherwise 0.
+__device__ __forceinline__ uint32_t prepare_tile(const Batch& batch, TileJob& job, uint32_t kernel, uint32_t tile,
+                                                 uint32_t lane) {
+  const uint32_t count = ptx::load_4(reinterpret_cast<uint64_t>(&batch.state->tile_count));
+  uint32_t chunks = kNoMoreTiles, skip = 0;
+  __syncwarp();  // no lane needs the former job any more
+  if (tile < count) {
+    // Descriptions of entry and tensor, 16 bytes a lane.
+    const uint32_t e = ptx::load_4(reinterpret_cast<uint64_t>(batch.tile_entries) + uint64_t{4} * tile),
+                   tensor = e - batch.by_tensor_count.divide(e) * batch.tensor_count;
+    const uint64_t from =
+        lane < 16 ? reinterpret_cast<uint64_t>(batch.entries + e) : reinterpret_cast<uint64_t>(batch.tensors + tensor);
+    uint4* const to = lane < 16 ? reinterpret_cast<uint4*>(&job.entry) : reinterpret_cast<uint4*>(&job.tensor);
     to[lane % 16] = ptx::load_16(from + 16 * (lane % 16));
+    __syncwarp();
+    if (job.entry.live != 0 && job.tensor.kernel == kernel) {
+      chunks = min(kTileChunks, job.entry.chunk_count - (tile - job.entry.batch_tile) * kTileChunks);
+      if (lane < chunks) prepare_chunk(batch, job, tile, lane);
+    } else {
+      chunks = 0, skip = job.entry.batch_tile + job.entry.tile_count;
+    }
   }
+  if (lane == 0) job.chunk_count = chunks;
   __syncwarp();
-  const uint32_t t = lane / kTileChunks;
-  if (t < kTiles) prepare_chunk(batch, jobs[t], kernel, first + t, first + t < count, lane % kTileChunks);
+  return skip;
 }
 
 }  // namespace splitzip::cuda

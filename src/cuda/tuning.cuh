@@ -8,14 +8,14 @@
 namespace splitzip::cuda {
 
 struct Tuning {
-  uint32_t blocks;  // on a multiprocessor, of a warp for each chunk of a tile
-  uint32_t tiles;   // that a block prepares at once, then codes one after the other
+  uint32_t blocks;  // on a multiprocessor, of as many warps as a tile has chunks
+  uint32_t stages;  // tiles of a block that are prepared or coded at a time
 };
 
-inline constexpr Tuning kEncode{6, 1};
-inline constexpr Tuning kDecode{6, 2};
-inline constexpr Tuning kGeneral{4, 1};       // of the kernels for everything but the usual case
+inline constexpr Tuning kEncode{5, 3};
+inline constexpr Tuning kDecode{6, 4};
+inline constexpr Tuning kGeneral{4, 2};       // of the kernels for everything but the usual case
 inline constexpr uint32_t kFinishBlocks = 4;  // of the last kernel, on a multiprocessor
-inline constexpr int kEncodeAhead = 2;        // vectors of a lane, of four, that are loaded before the first is encoded
+inline constexpr int kEncodeAhead = 4;        // vectors of a lane, of four, that are loaded before the first is encoded
 
 }  // namespace splitzip::cuda

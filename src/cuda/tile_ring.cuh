@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How the warps of a block share tiles. A few tiles are prepared ahead. Each warp claims one chunk after the other, in order; the last one to end a
+// chunk of a tile ends the tile and prepares another in its place, while the rest go on. So no warp waits for the block.
+#pragma once
+
+#include "cuda/tile.cuh"
+
+namespace splitzip::cuda {
+
+// A chunk that a warp has claimed.
+struct Claim {
+  uint32_t chunk;
+  uint32_t stage;   // where its tile is
+  uint32_t number;  // of the tile, of the block's
+};
+
+template <uint32_t kStages>
+class TileRing {
+ public:
+  // By all threads of the block.
+  __device__ __forceinline__ void start() {
+    if (threadIdx.x == 0) {
+      for (uint32_t s = 0; s < kStages; ++s) {
+        ptx::init_barrier(ptx::shared_address(&prepared_[s]), 32);
+        ptx::init_barrier(ptx::shared_address(&coded_[s]), kTileChunks);
+        ended_[s] = 0;
+      }
+      claimed_ = 0;
+    }
+    __syncthreads();
+  }
+
+  // The next chunk of the block, once its tile is prepared.
+  __device__ __forceinline__ Claim claim(uint32_t lane) {
+    uint32_t n = 0;
+    if (lane == 0) n = atomicAdd(&claimed_, 1u);
+    n = ptx::from_lane(n, 0);
+    const Claim claim{n % kTileChunks, n / kTileChunks % kStages, n / kTileChunks};
+    await(prepared_, claim.number);
+    return claim;
+  }
+
+  // The warp is done with its chunk. True for the one that has to end the tile, once the other warps are done with theirs: it then prepares tile
+  // `number` + kStages.
+  __device__ __forceinline__ bool end_chunk(Claim claim, uint32_t lane) {
+    __syncwarp();
+    uint32_t before = 0;
+    if (lane == 0) {
+      before = atomicAdd(&ended_[claim.stage], 1u);
+      ptx::arrive_barrier(ptx::shared_address(&coded_[claim.stage]));
+    }
+    if (ptx::from_lane(before, 0) != kTileChunks - 1) return false;
+    await(coded_, claim.number);
+    if (lane == 0) ended_[claim.stage] = 0;
+    return true;
+  }
+
+  // Prepares tile `number` of the block, by one warp, which calls publish() after what it adds.
+  __device__ __forceinline__ void prepare(const Batch& batch, TileJob& job, uint32_t kernel, uint32_t number,
+                                          uint32_t lane) {
+    // The first tiles of all blocks are dealt out by number, the others as they are asked for. Each block's are in order, so that none is left when it
+    // finds that there are no more.
+    uint32_t* const counter = &batch.state->next_tile[kernel];
+    const uint32_t dealt = kStages * gridDim.x;
+    if (number >= kStages) await(prepared_, number - 1);
+    for (uint32_t skip;;) {
+      uint32_t tile = number * gridDim.x + blockIdx.x;
+      if (number >= kStages) {
+        if (lane == 0) tile = dealt + atomicAdd(counter, 1u);
+        tile = ptx::from_lane(tile, 0);
+      }
+      skip = prepare_tile(batch, job, kernel, tile, lane);
+      if (skip == 0) return;
+      if (lane == 0 && skip > dealt) atomicMax(counter, skip - dealt);
+      if (number < kStages) return;  // a tile without chunks
+    }
+  }
+  __device__ __forceinline__ bool is_prepared(uint32_t number) {
+    return ptx::barrier_is_over(ptx::shared_address(&prepared_[number % kStages]), number / kStages & 1);
+  }
+  __device__ __forceinline__ void publish(uint32_t number) {
+    ptx::arrive_barrier(ptx::shared_address(&prepared_[number % kStages]));
+  }
+
+ private:
+  static __device__ __forceinline__ void await(uint64_t (&barriers)[kStages], uint32_t number) {
+    ptx::wait_barrier(ptx::shared_address(&barriers[number % kStages]), number / kStages & 1);
+  }
+
+  uint64_t prepared_[kStages];
+  uint64_t coded_[kStages];
+  uint32_t ended_[kStages];  // chunks of the tile
+  uint32_t claimed_;
+};
+
+}  // namespace splitzip::cuda
