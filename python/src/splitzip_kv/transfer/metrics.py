@@ -22,6 +22,7 @@ _HELP = {
     "wire_bytes_total": ("counter", "bytes of these frames"),
     "seconds_total": ("counter", "time that was spent encoding, writing or decoding frames, by stage"),
     "fallbacks_total": ("counter", "times that a session went to mode raw, by reason"),
+    "plans_total": ("counter", "requests that were planned, by the mode that was chosen"),
     "events_total": ("counter", "what was noticed and mended or reported, by event"),
     "ratio": ("gauge", "raw bytes over wire bytes of all frames so far"),
     "sessions": ("gauge", "open sessions, by state: coded, or raw"),

@@ -6,6 +6,8 @@ from __future__ import annotations
 import dataclasses
 import os
 
+from ..plan import CodecSpeed
+
 
 def raw_by_environment() -> bool:
     return os.environ.get("SPLITZIP_RAW", "") not in ("", "0")
@@ -37,6 +39,11 @@ class Options:
     """Kill switch: this side neither sends nor wants coded frames. By default what the variable SPLITZIP_RAW says."""
     breaker: int = 8
     """Sender: after so many refused frames in a row, a session goes on in mode raw."""
+    speeds: tuple[CodecSpeed, ...] = ()
+    """Sender: how fast frames are coded on the two sides (`splitzip bench`, `load_speeds`). With them a request whose size is known at its
+    start goes in the mode that the planner expects to be fastest, which for a short one or on a fast link is raw."""
+    link_bytes_per_second: float | None = None
+    """Sender: the link's speed for the planner. None: that of the session's own writes so far; nothing is planned before the first ones."""
     shadow: int = 0
     """Sender: one coded frame in so many is decoded and compared before it leaves; if it differs, the session goes on
     in mode raw. 0: none."""
@@ -50,3 +57,5 @@ class Options:
             raise ValueError("attempts and breaker have to be at least 1, threads and shadow at least 0")
         if min(self.timeout, self.connect_timeout, self.resend_interval, self.settle_time) <= 0:
             raise ValueError("times have to be positive")
+        if self.link_bytes_per_second is not None and not self.link_bytes_per_second > 0:
+            raise ValueError("the link's speed has to be positive")

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .. import SplitzipError, Tensor, encode
+from .. import Mode, SplitzipError, Tensor, encode
+from ..plan import Plan, plan_transfer
 from . import messages
 from .endpoint import log
 from .engine import Link, Segment
@@ -56,6 +57,8 @@ class OutgoingRequest:
         self.number = number
         self.deadline = time.monotonic() + timeout
         self.report = TransferReport()
+        self.plan: Plan | None = None
+        """What the planner chose at the start, if it was asked."""
         self.error: TransferError | None = None
         self.accepted = False
         self.done = False
@@ -73,7 +76,11 @@ class OutgoingRequest:
         sender, session = self._sender, self._session
         with sender.lock:
             self._wait(lambda: self.accepted, "the receiver did not ask for this request")
-        for frame in cut_into_frames(parts, session.frame_limit, sender.options.checksums, session.usable):
+        usable = session.usable
+        if self.plan is not None:
+            usable = usable if self.plan.speed is not None else set()
+            parts = [self._planned(part) for part in parts]
+        for frame in cut_into_frames(parts, session.frame_limit, sender.options.checksums, usable):
             self._send_frame(frame)
 
     def finish(self) -> TransferReport:
@@ -108,6 +115,11 @@ class OutgoingRequest:
             if self.error is None:
                 self._sender.fail(self, error)
             raise
+
+    def _planned(self, part: Part) -> Part:
+        assert self.plan is not None
+        coded = self.plan.speed is not None and part.tensor.codebook is not None and part.tensor.mode is not Mode.RAW
+        return part.in_mode(self.plan.speed.mode) if coded and self.plan.speed is not None else part
 
     def _send_frame(self, frame: Frame) -> None:
         sender, session = self._sender, self._session
@@ -194,6 +206,7 @@ class Session:
         self.next_request = 1
         self.to_write: collections.deque[OutgoingChunk] = collections.deque()
         self.refused_in_a_row = 0
+        self.write_rate = 0.0  # bytes/s, of late
         self.stop = threading.Event()
         self.writer = threading.Thread(target=self._write_all, name="splitzip-writer", daemon=True)
 
@@ -215,6 +228,23 @@ class Session:
         """From now on nothing is coded."""
         self.usable = set()
         self.sender.metrics.add("fallbacks_total", reason=reason)
+
+    def plan(self, raw_bytes: int) -> Plan | None:
+        """None where nothing is known of the link yet, or nothing could be coded anyway."""
+        options = self.sender.options
+        rate = options.link_bytes_per_second or self.write_rate
+        if not (options.speeds and rate and self.usable and self.frame_limit):
+            return None
+        plan = plan_transfer(
+            raw_bytes,
+            options.speeds,
+            link_bytes_per_second=rate,
+            raw_writes=-(-raw_bytes // self.frame_limit),
+            smallest_slice_bytes=min(self.frame_limit, 1 << 16),
+            largest_slice_bytes=self.frame_limit,
+        )
+        self.sender.metrics.add("plans_total", mode="raw" if plan.speed is None else plan.speed.mode.name.lower())
+        return plan
 
     def next_nonce(self) -> int:
         self.counter += 1
@@ -255,6 +285,8 @@ class Session:
                 sender.metrics.add("seconds_total", span.end - span.begin, stage="write")
                 if failure is None:
                     chunk.request.report.write.append(span)
+                    rate = chunk.frame_bytes / max(span.end - span.begin, 1e-6)
+                    self.write_rate = rate if self.write_rate == 0.0 else 0.9 * self.write_rate + 0.1 * rate
                 if chunk.over:
                     self.release(chunk)
                     continue

@@ -70,6 +70,11 @@ class Part:
     def raw_bytes(self) -> int:
         return raw_bytes_of(([self.tensor], [self.layout]))
 
+    def in_mode(self, mode: Mode) -> Part:
+        part = copy.copy(self)
+        part.tensor = dataclasses.replace(self.tensor, mode=mode)
+        return part
+
     def raw(self) -> Part:
         """The same without a codebook."""
         part = copy.copy(self)

@@ -34,8 +34,11 @@ class Sender(Endpoint):
         self._connecting: dict[str, threading.Lock] = collections.defaultdict(threading.Lock)
         self._thread.start()
 
-    def start(self, address: str, name: str, timeout: float | None = None) -> OutgoingRequest:
-        """Begin the request that the receiver at `address` expects, or will soon, under `name`."""
+    def start(
+        self, address: str, name: str, timeout: float | None = None, *, raw_bytes: int | None = None
+    ) -> OutgoingRequest:
+        """Begin the request that the receiver at `address` expects, or will soon, under `name`. With `raw_bytes`, those of all its parts
+        together, and `Options.speeds` it is planned."""
         check_name(name)
         session = self._session(address)
         with self.lock:
@@ -44,6 +47,8 @@ class Sender(Endpoint):
             request = OutgoingRequest(session, session.next_request, name, timeout or self.options.timeout)
             session.next_request += 1
             session.requests[request.number] = request
+            if raw_bytes:
+                request.plan = session.plan(raw_bytes)
             self.ask(request, time.monotonic())
         return request
 
