@@ -121,14 +121,16 @@ class Blocks:
 
     def parts(
         self,
-        blocks: Sequence[int],
+        blocks: Sequence[int] | np.ndarray,
         tokens: int | None = None,
         find: Callable[[str], Codebook | None] | None = None,
     ) -> Iterator[Part]:
         """The first `tokens` tokens in these blocks, to be read; what else is in the last one is not."""
         return self._named_parts(blocks, tokens, find)
 
-    def targets(self, blocks: Sequence[int], tokens: int | None = None) -> tuple[list[Part], Callable[[], None]]:
+    def targets(
+        self, blocks: Sequence[int] | np.ndarray, tokens: int | None = None
+    ) -> tuple[list[Part], Callable[[], None]]:
         """The same, to be written, and what is to be called when they are."""
         count = len(blocks) * self.block_tokens if tokens is None else tokens
         parts: list[Part] = []
@@ -152,7 +154,7 @@ class Blocks:
     def raw_bytes(self, tokens: int) -> int:
         return sum(tokens * _channels(tensor) * tensor.bits.itemsize for tensor in self._tensors)
 
-    def _named_parts(self, blocks: Sequence[int], tokens: int | None, find: Any) -> Iterator[NamedPart]:
+    def _named_parts(self, blocks: Sequence[int] | np.ndarray, tokens: int | None, find: Any) -> Iterator[NamedPart]:
         count = len(blocks) * self.block_tokens if tokens is None else tokens
         for key, tensor in enumerate(self._tensors):
             codebook = find(tensor.name) if find is not None else None
@@ -174,7 +176,7 @@ class Blocks:
         tensor: _Tensor,
         array: np.ndarray,
         axes: str,
-        blocks: Sequence[int] | None,
+        blocks: Sequence[int] | np.ndarray | None,
         tokens: int,
         codebook: Codebook | None,
     ) -> NamedPart:

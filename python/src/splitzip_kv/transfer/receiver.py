@@ -9,7 +9,7 @@ import heapq
 import itertools
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -72,10 +72,21 @@ class Receiver(Endpoint):
     receiver = Receiver(MooncakeEngine(), codebooks)
     request = receiver.expect("request 7", [Part(pool_k[0], "page,token,head,dim", key=0, pages=pages), ...])
     request.wait()
+
+    `on_offer` is called with the name of each request that a sender offers and nobody expects. It may `expect` it then
+    and there, refuse it by raising TransferError or ValueError, which the sender is told before it writes anything, or
+    do nothing: somebody will expect it later. It is called by the thread that takes messages and must not wait.
     """
 
-    def __init__(self, engine: Engine, codebooks: CodebookSet | None = None, options: Options | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        codebooks: CodebookSet | None = None,
+        options: Options | None = None,
+        on_offer: Callable[[str], object] | None = None,
+    ) -> None:
         super().__init__(engine, codebooks, options)
+        self._on_offer = on_offer
         self.staging = Staging(engine, self.options.staging_bytes, self.options.slot_bytes)
         self._sessions: dict[Link, Session] = {}
         self._expected: dict[str, IncomingRequest] = {}
@@ -226,12 +237,26 @@ class Receiver(Endpoint):
             self._bind(session, offer.request, self._expected[offer.name])
         elif offer.name in self._given_up:
             self.notify(session.link, messages.Fail(offer.request, *self._given_up[offer.name]))
+        elif (refusal := self._tell(offer.name)) is not None:
+            self.notify(session.link, messages.Fail(offer.request, Code.REFUSED, refusal))
+        elif offer.name in self._expected:
+            self._bind(session, offer.request, self._expected[offer.name])
         elif len(session.offers) >= MAX_OFFERS and offer.name not in session.offers:
             self.notify(
                 session.link, messages.Fail(offer.request, Code.REFUSED, "too many requests that nobody expects")
             )
         else:
             session.offers[offer.name] = offer.request
+
+    def _tell(self, name: str) -> str | None:
+        """Say that `name` is offered; returns why it is refused, if it is."""
+        if self._on_offer is None:
+            return None
+        try:
+            self._on_offer(name)
+        except (TransferError, ValueError, SplitzipError) as error:
+            return str(error)
+        return None
 
     def _late(self, session: Session, message: messages.Chunk | messages.End | messages.Fail) -> None:
         if isinstance(message, messages.Fail):

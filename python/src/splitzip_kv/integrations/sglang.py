@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plugin for SGLang: caches on their way from prefill to decode servers, over Mooncake (docs/sglang.md).
+
+SGLang calls `activate` in each of its processes (entry point of the group "sglang.srt.plugins"). It does nothing
+unless SPLITZIP_SGLANG holds the settings, and nothing if the kill switch is on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import logging
+import os
+from collections.abc import Callable
+from typing import Any
+
+from ..transfer import Options
+
+log = logging.getLogger("splitzip_kv.sglang")
+
+VARIABLE = "SPLITZIP_SGLANG"
+MODULE = "sglang.srt.disaggregation"
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    codebooks: str
+    """File; "{rank}" in it stands for the number of the tensor-parallel rank, whose rows are a slice of the model's."""
+    host: str | None
+    """Where the other side reaches this one; None: where SGLang is reached."""
+    protocol: str | None
+    """Mooncake's, "tcp" or "rdma"; None: what SGLang uses."""
+    options: Options
+
+    @classmethod
+    def parse(cls, text: str) -> Settings:
+        """From JSON. Raises ValueError that says what is wrong."""
+        try:
+            given = json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"{VARIABLE} is no JSON: {error}") from error
+        if not isinstance(given, dict) or not isinstance(given.get("codebooks"), str):
+            raise ValueError(f'{VARIABLE} has to be an object with the file of "codebooks"')
+        own = {name: given.pop(name, None) for name in ("codebooks", "host", "protocol")}
+        known = {field.name for field in dataclasses.fields(Options)}
+        if wrong := set(given) - known:
+            raise ValueError(f"{VARIABLE}: no such setting: {', '.join(sorted(wrong))}")
+        return cls(**own, options=Options(**given))
+
+
+@functools.cache
+def settings() -> Settings:
+    return Settings.parse(os.environ[VARIABLE])
+
+
+def activate() -> None:
+    """Register the hooks with SGLang. Raises ValueError for settings that are wrong; SGLang then logs it and goes on
+    without the plugin."""
+    if not os.environ.get(VARIABLE):
+        return
+    if settings().options.raw:
+        log.info("the kill switch is on: caches go SGLang's own way")
+        return
+    from sglang.srt.plugins.hook_registry import HookRegistry, HookType
+
+    HookRegistry.register(f"{MODULE}.utils.get_kv_class", _get_kv_class, HookType.AROUND)
+    for queue in ("prefill.PrefillBootstrapQueue", "decode.DecodePreallocQueue"):
+        HookRegistry.register(f"{MODULE}.{queue}._init_kv_manager", _init_kv_manager, HookType.AROUND)
+
+
+def _get_kv_class(original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    found = original(*arguments, **named)
+    # Late: only processes that have a cache need what this imports.
+    from . import sglang_manager
+
+    return sglang_manager.OURS.get(found, found)
+
+
+def _init_kv_manager(original: Callable[..., Any], queue: Any) -> Any:
+    manager = original(queue)
+    from . import sglang_manager
+
+    if isinstance(manager, sglang_manager.SplitZipKVManager):
+        manager.attach(queue.token_to_kv_pool, settings())
+    return manager
