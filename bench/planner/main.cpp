@@ -93,24 +93,29 @@ class Run {
     return {mode, tokens_of(slice_bytes), encode_workers_, decode_workers_};
   }
 
-  /// As the command's benchmark does: the speed is that of large calls, and what a small one takes longer is a call's cost.
+  /// Speeds as they are in a transfer: both sides at work at once, and what it takes to hand a slice from thread to thread counted, half on
+  /// each side.
   void measure_speed(splitzip_mode mode) {
+    constexpr std::uint64_t kLarge = 4 * kMiB, kSmall = 64 * kKiB;
+    constexpr splitzip_link kNoLink = {1e15, 0};
     splitzip_codec_speed speed{};
     speed.mode = mode;
     speed.budget = arguments_.threads;
-    const std::uint64_t large = std::min(arguments_.largest, 32 * kMiB), small = 64 * kKiB;
-    Pipeline large_one(memory_, coding(mode, large), {1e12, 0}, tokens_of(large));
-    Pipeline small_one(memory_, coding(mode, small), {1e12, 0}, tokens_of(small));
-    large_one.run(), small_one.run();
-    speed.ratio = static_cast<double>(large) / static_cast<double>(large_one.wire_bytes());
-    const auto fit = [&](double large_seconds, double small_seconds, double& rate, double& seconds) {
-      rate = static_cast<double>(large) / large_seconds;
-      seconds = std::max(0.0, small_seconds - static_cast<double>(small) / rate);
+    Pipeline large(memory_, coding(mode, kLarge), kNoLink, tokens_of(std::min(arguments_.largest, 16 * kLarge)));
+    Pipeline small(memory_, coding(mode, kSmall), kNoLink, tokens_of(64 * kSmall));
+    Pipeline one(memory_, coding(mode, kSmall), kNoLink, tokens_of(kSmall));
+    const double hand_over =
+        std::max(0.0, median_of([&] { return one.run() - one.encode_seconds()[0] - one.decode_seconds()[0]; }));
+    const auto fit = [&](const std::vector<double>& (Pipeline::*seconds_of)() const, double& rate, double& seconds) {
+      const double of_large = median_of([&] { return large.run(), median((large.*seconds_of)()); });
+      const double of_small = median_of([&] { return small.run(), median((small.*seconds_of)()); });
+      rate = static_cast<double>(kLarge - kSmall) / std::max(of_large - of_small, 1e-9);
+      seconds = std::max(0.0, of_small - static_cast<double>(kSmall) / rate) + hand_over / 2;
     };
-    fit(median_of([&] { return large_one.encode_one(); }), median_of([&] { return small_one.encode_one(); }),
-        speed.encode_bytes_per_second, speed.encode_seconds);
-    fit(median_of([&] { return large_one.decode_one(); }), median_of([&] { return small_one.decode_one(); }),
-        speed.decode_bytes_per_second, speed.decode_seconds);
+    fit(&Pipeline::encode_seconds, speed.encode_bytes_per_second, speed.encode_seconds);
+    fit(&Pipeline::decode_seconds, speed.decode_bytes_per_second, speed.decode_seconds);
+    speed.ratio =
+        static_cast<double>(std::min(arguments_.largest, 16 * kLarge)) / static_cast<double>(large.wire_bytes());
     speeds_.push_back(speed);
     result_["speeds"].push_back({{"mode", splitzip_mode_name(mode)},
                                  {"ratio", speed.ratio},

@@ -87,10 +87,13 @@ Pipeline::Pipeline(Memory& memory, const Coding& coding, const splitzip_link& li
   sizes.struct_size = sizeof sizes;
   const auto tensors = memory.tensors(coding.mode, 0, slices_[0].count);
   require(splitzip_get_frame_sizes(tensors.data(), tensors.size(), nullptr, &sizes, nullptr), "frame sizes");
+  encode_seconds_.resize(slices_.size());
+  decode_seconds_.resize(slices_.size());
   frames_.assign(slices_.size(), std::vector<std::uint8_t>(sizes.bound_bytes));
 }
 
 void Pipeline::encode(std::size_t slice) {
+  const auto begin = Clock::now();
   Slice& part = slices_[slice];
   const auto tensors = memory_.tensors(coding_.mode, part.first, part.count);
   const auto layouts = memory_.layouts(tensors, part.first, true);
@@ -99,9 +102,11 @@ void Pipeline::encode(std::size_t slice) {
   require(splitzip_encode(tensors.data(), layouts.data(), tensors.size(), &options, frames_[slice].data(),
                           frames_[slice].size(), &part.frame_bytes, nullptr),
           "encoding");
+  encode_seconds_[slice] = since(begin);
 }
 
 void Pipeline::decode(std::size_t slice) {
+  const auto begin = Clock::now();
   const Slice& part = slices_[slice];
   const auto tensors = memory_.tensors(coding_.mode, part.first, part.count);
   const auto layouts = memory_.layouts(tensors, part.first, false);
@@ -111,6 +116,7 @@ void Pipeline::decode(std::size_t slice) {
   splitzip_decode_options options = SPLITZIP_DECODE_OPTIONS_INIT;
   options.workers = coding_.decode_workers;
   require(splitzip_decode(&frame, tensors.data(), layouts.data(), tensors.size(), &options, nullptr), "decoding");
+  decode_seconds_[slice] = since(begin);
 }
 
 template <class Work>
@@ -149,18 +155,6 @@ std::uint64_t Pipeline::wire_bytes() const {
   std::uint64_t bytes = 0;
   for (const Slice& slice : slices_) bytes += slice.frame_bytes;
   return bytes;
-}
-
-double Pipeline::encode_one() {
-  const auto begin = Clock::now();
-  encode(0);
-  return since(begin);
-}
-
-double Pipeline::decode_one() {
-  const auto begin = Clock::now();
-  decode(0);
-  return since(begin);
 }
 
 }  // namespace splitzip::bench

@@ -62,9 +62,9 @@ class Pipeline {
   /// Seconds until everything is decoded. Throws Failure.
   double run();
   std::uint64_t wire_bytes() const;
-  /// Seconds of encoding, or decoding, slice 0 alone.
-  double encode_one();
-  double decode_one();
+  /// Seconds that the last run spent on each slice.
+  const std::vector<double>& encode_seconds() const { return encode_seconds_; }
+  const std::vector<double>& decode_seconds() const { return decode_seconds_; }
 
  private:
   struct Slice {
@@ -82,6 +82,7 @@ class Pipeline {
   Link link_;
   std::vector<Slice> slices_;
   std::vector<std::vector<std::uint8_t>> frames_;
+  std::vector<double> encode_seconds_, decode_seconds_;
   std::atomic<bool> failed_ = false;
 };
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures from the rows of two_gpu_bench: the best of each kind, what they mean for requests, and what the planner's model says of them."""
 
-OUTPUT_TOKENS = 64  # of a request, in throughput
+OUTPUT_TOKENS = 16  # of a request, in throughput
 
 
 def median(row):
@@ -80,16 +80,23 @@ class Cases:
         return found[0] / found[1] if found else None
 
     def throughput(self, link, *case):
-        """Requests a second, raw and ours, where a batch goes through all stages before the next one."""
-        found = self.ttft(link, "suffix_seconds", *case)
-        if found is None:
+        """Requests a second, (raw, ours) where a batch goes through all stages before the next one, and (raw, ours) where prefill, link and
+        decoding each work on a batch of their own."""
+        raw, ours, times = self.raw(link, *case), self.ours(link, *case), self.times.get(case)
+        if not (raw and ours and times):
             return None
-        rest = (OUTPUT_TOKENS - 1) * self.times[case]["step_seconds"]
-        return tuple(case[1] / (seconds + rest) for seconds in found)
+        prefill, decode = times["suffix_seconds"], OUTPUT_TOKENS * times["step_seconds"]
+        transfers = (median(raw), median(ours))
+        in_turn = tuple(case[1] / (prefill + seconds + decode) for seconds in transfers)
+        return in_turn, tuple(case[1] / max(prefill, seconds, decode) for seconds in transfers)
 
     def throughput_gain(self, link, *case):
         found = self.throughput(link, *case)
-        return found[1] / found[0] if found else None
+        return found[0][1] / found[0][0] if found else None
+
+    def side_by_side_gain(self, link, *case):
+        found = self.throughput(link, *case)
+        return found[1][1] / found[1][0] if found else None
 
 
 def fit(points):

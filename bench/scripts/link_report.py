@@ -157,7 +157,7 @@ def render(result, name):
     add(plot_slices(cases), "slices", "Speed by slice")
     text += render_requests(cases)
     add(plot_gains(cases, cases.ttft_gain, "gain in TTFT, prefix cached"), "ttft", "Gain in time to first token")
-    add(plot_gains(cases, cases.throughput_gain, "gain in requests/s, prefix cached"), "throughput", "Gain in request throughput")
+    add(plot_gains(cases, cases.throughput_gain, "gain in requests/s, in turn, prefix cached"), "throughput", "Gain in request throughput")
     text += render_interference(result.get("interference"))
     part, images = render_planner(planner, result.get("planner"))
     text += part

@@ -194,7 +194,7 @@ def interference(arguments):
         add("alone", None)
         slice_bytes = SLICE_TOKENS * sum(2 * values.shape[1] for values in cache.values())
         raw_rate = add("raw", Raw(slice_bytes, sending))
-        for max_sms in (8, 16, 32, 0):
+        for max_sms in (8, 16, 0):
             for pace in (None, raw_rate):
                 codec = Codec(arguments.library, DATA / "wikitext2.szcb", cache, SLICE_TOKENS, SLOTS, max_sms)
                 add("encoded", kind(codec, pace or 0.0), max_sms, pace)

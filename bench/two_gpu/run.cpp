@@ -24,16 +24,16 @@ using Json = nlohmann::ordered_json;
 constexpr std::uint64_t kKiB = 1024, kMiB = 1024 * kKiB, kGiB = 1024 * kMiB;
 constexpr double kSeconds = 0.15;  // of repetitions of a row
 constexpr std::size_t kFewest = 3, kMost = 31;
+constexpr std::uint64_t kMostOverHost = 16 * kGiB;
 
 struct Sample {
   double low = 0, median = 0, high = 0;  // seconds: quartiles and median
   std::size_t repetitions = 0;
 };
 
-/// Wall-clock times of `step`, which returns when its work is done.
+/// Wall-clock times of `step`, which returns when its work is done, and has been run before.
 Sample measure(const std::function<void()>& step) {
   using Clock = std::chrono::steady_clock;
-  step();
   std::vector<double> times;
   const auto begin = Clock::now();
   const auto spent = [&] { return std::chrono::duration<double>(Clock::now() - begin).count(); };
@@ -242,8 +242,9 @@ class Run {
       add_raw(
           group, site, requests, bytes, bytes, "raw pages by a kernel", [&] { pages.run(requests.pages()); }, true);
     }
-    for (const std::uint64_t slice : {4 * kMiB, 16 * kMiB}) {
-      if (slice > 4 * kMiB && bytes < slice) continue;
+    if (bytes > kMostOverHost) return;
+    for (const std::uint64_t slice : {4 * kMiB, 16 * kMiB, 64 * kMiB}) {
+      if (slice > 4 * kMiB && bytes < 4 * slice) continue;
       RawStaged staged(site.from, site.to, std::min(slice, bytes), 6);
       add_raw(
           group, site, requests, bytes, slice, "raw over the host", [&] { staged.run(bytes); }, false);
@@ -374,14 +375,15 @@ class Run {
     for (const Requests& requests : list) raw("cases", site, requests, requests.all() * site.shape.token_bytes());
     for (const Path path : kPaths) {
       if (!peers_ && path != Path::kHost) continue;
-      for (const std::uint64_t slice : {8 * kMiB, 32 * kMiB, 128 * kMiB}) {
+      for (const std::uint64_t slice : {4 * kMiB, 8 * kMiB, 16 * kMiB, 32 * kMiB, 128 * kMiB}) {
         const Coding coding{.slice_bytes = slice};
         try {
           CodedTransfer transfer(site.shape, site.cache, site.from, site.to, path, coding, site.tokens);
           for (const Requests& requests : list) {
             // Small slices serve small transfers, and only those.
             const std::uint64_t bytes = requests.all() * site.shape.token_bytes();
-            if (slice < 32 * kMiB ? bytes > 2 * kGiB : bytes < 4 * slice && slice != 32 * kMiB) continue;
+            if (slice < 32 * kMiB ? bytes > 64 * slice : bytes < 4 * slice && slice != 32 * kMiB) continue;
+            if (path == Path::kHost && bytes > kMostOverHost) continue;
             add_coded("cases", site, transfer, path, coding, requests);
           }
         } catch (const Failure& failure) {
