@@ -62,8 +62,9 @@ fi
 echo "nvcc: $nvcc; $("$venv/bin/python" --version)"
 
 say "Python package"
+if [ "$tree" = dev ]; then cuda=SPLITZIP_CUDA=OFF; else cuda=CMAKE_CUDA_COMPILER=$nvcc; fi
 "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps \
-  --config-settings=build-dir="$build/python" ./python
+  --config-settings=build-dir="$build/python" --config-settings=cmake.define."$cuda" ./python
 
 build_preset() {
   preset=$1 target=$2

@@ -11,5 +11,6 @@ void bind_layout(nanobind::module_& module);
 void bind_encoding(nanobind::module_& module);
 void bind_decoding(nanobind::module_& module);
 void bind_plan(nanobind::module_& module);
+void bind_cuda(nanobind::module_& module);
 
 }  // namespace splitzip::python

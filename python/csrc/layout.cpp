@@ -28,8 +28,8 @@ std::string number(std::uint64_t value) { return std::to_string(value); }
 
 Layout::Layout(nanobind::handle memory, std::optional<splitzip_element_type> type, const AxisNumbers& axes,
                std::optional<std::vector<std::int32_t>> pages, std::uint32_t first_token)
-    : memory_(memory, PyBUF_STRIDES), type_(type), pages_(std::move(pages)), first_token_(first_token) {
-  const Py_buffer& view = memory_.view();
+    : memory_(memory), type_(type), pages_(std::move(pages)), first_token_(first_token) {
+  const Strided& array = memory_.array();
   const std::size_t size = element_bytes();
   if (size != 1 && size != 2 && size != 4)
     refuse("values of " + number(size) + " bytes have no element type; view them as uint8");
@@ -67,9 +67,9 @@ Layout::Layout(nanobind::handle memory, std::optional<splitzip_element_type> typ
   tokens_ -= first_token_;
 
   begin_ = end_ = memory_.data();
-  if (view.len == 0) return;
-  for (int i = 0; i < view.ndim; ++i) {
-    const Py_ssize_t reach = (view.shape[i] - 1) * view.strides[i];
+  if (memory_.empty()) return;
+  for (std::size_t i = 0; i < array.shape.size(); ++i) {
+    const std::int64_t reach = static_cast<std::int64_t>(array.shape[i] - 1) * array.strides[i];
     (reach < 0 ? begin_ : end_) += reach;
   }
   end_ += size;
@@ -77,12 +77,22 @@ Layout::Layout(nanobind::handle memory, std::optional<splitzip_element_type> typ
 
 Layout::Axis Layout::axis(std::optional<std::uint32_t> number) const {
   if (!number) return {};
-  const Py_buffer& view = memory_.view();
-  if (*number >= static_cast<std::uint32_t>(view.ndim)) refuse("the array has fewer axes than are named");
-  return {static_cast<std::uint64_t>(view.shape[*number]), view.strides[*number]};
+  const Strided& array = memory_.array();
+  if (*number >= array.shape.size()) refuse("the array has fewer axes than are named");
+  return {array.shape[*number], array.strides[*number]};
 }
 
 splitzip_layout Layout::source(const Extent& extent) const {
+  if (device()) refuse("the memory is that of a GPU, which splitzip_kv.cuda codes", extent.index);
+  return locate(extent);
+}
+
+splitzip_layout Layout::device_source(const Extent& extent) const {
+  if (!device()) refuse("the memory is that of the host, not of a GPU", extent.index);
+  return locate(extent);
+}
+
+splitzip_layout Layout::locate(const Extent& extent) const {
   if (splitzip_element_bytes(extent.type) != element_bytes() || (type_ && *type_ != extent.type)) {
     refuse(std::string("the tensor is ") + splitzip_element_type_name(extent.type) + ", and the memory holds " +
                (type_ ? splitzip_element_type_name(*type_) : "values of " + number(element_bytes()) + " bytes"),
@@ -115,11 +125,21 @@ splitzip_layout Layout::source(const Extent& extent) const {
 }
 
 splitzip_layout Layout::destination(const Extent& extent) const {
-  if (readonly()) refuse("the memory is read-only", extent.index);
   const splitzip_layout layout = source(extent);
+  check_writable(extent);
+  return layout;
+}
+
+splitzip_layout Layout::device_destination(const Extent& extent) const {
+  const splitzip_layout layout = device_source(extent);
+  check_writable(extent);
+  return layout;
+}
+
+void Layout::check_writable(const Extent& extent) const {
+  if (readonly()) refuse("the memory is read-only", extent.index);
   if (axes_overlap()) refuse("values of the array share memory, as after broadcasting", extent.index);
   check_pages_differ(extent);
-  return layout;
 }
 
 /// Whether the axes, from the smallest stride to the largest, do not each step over all that lies below.

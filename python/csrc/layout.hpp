@@ -4,11 +4,12 @@
 // memory is here: the geometry comes from the buffer's own shape, and page numbers are compared with it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
-#include "buffer.hpp"
+#include "memory.hpp"
 #include "splitzip/splitzip.h"
 
 namespace splitzip::python {
@@ -32,20 +33,39 @@ class Layout {
   Layout(nanobind::handle memory, std::optional<splitzip_element_type> type, const AxisNumbers& axes,
          std::optional<std::vector<std::int32_t>> pages, std::uint32_t first_token);
 
-  /// Throws unless `extent` lies inside of the memory.
+  /// Throw unless `extent` lies inside of the memory, and the memory is the host's.
   splitzip_layout source(const Extent& extent) const;
   /// Throws also where the memory cannot be written, or where two values of the tensor would share a place.
   splitzip_layout destination(const Extent& extent) const;
+  /// The same for memory of a GPU. Page lists of the result are in host memory.
+  splitzip_layout device_source(const Extent& extent) const;
+  splitzip_layout device_destination(const Extent& extent) const;
 
   /// Whether any of these bytes may lie between the first and the last byte of the memory.
   bool touches(const std::uint8_t* data, std::size_t size) const { return data < end_ && begin_ < data + size; }
 
   std::optional<splitzip_element_type> type() const { return type_; }
-  std::size_t element_bytes() const { return static_cast<std::size_t>(memory_.view().itemsize); }
+  std::size_t element_bytes() const { return static_cast<std::size_t>(memory_.array().itemsize); }
   std::uint64_t tokens() const { return tokens_; }
   std::uint32_t heads() const { return heads_; }
   std::uint32_t channels() const { return channels_; }
-  bool readonly() const { return memory_.view().readonly != 0; }
+  bool readonly() const { return memory_.array().readonly; }
+  std::optional<int> device() const { return memory_.array().device; }
+  const std::optional<std::vector<std::int32_t>>& pages() const { return pages_; }
+  std::uint32_t first_token() const { return first_token_; }
+  /// What addresses depend on, beside the page list.
+  std::array<std::int64_t, 8> place() const {
+    return {static_cast<std::int64_t>(memory_.array().address),
+            page_.stride,
+            static_cast<std::int64_t>(token_.length),
+            token_.stride,
+            heads_,
+            head_.stride,
+            channels_,
+            pages_.has_value()};
+  }
+  std::uint64_t begin() const { return reinterpret_cast<std::uintptr_t>(begin_); }
+  std::uint64_t end() const { return reinterpret_cast<std::uintptr_t>(end_); }
 
  private:
   struct Axis {
@@ -54,10 +74,12 @@ class Layout {
   };
 
   Axis axis(std::optional<std::uint32_t> number) const;
+  splitzip_layout locate(const Extent& extent) const;
+  void check_writable(const Extent& extent) const;
   bool axes_overlap() const;
   void check_pages_differ(const Extent& extent) const;
 
-  Buffer memory_;
+  Memory memory_;
   std::optional<splitzip_element_type> type_;
   std::optional<std::vector<std::int32_t>> pages_;
   Axis page_, token_, head_;

@@ -61,6 +61,7 @@ NB_MODULE(_core, module) {
   bind_encoding(module);
   bind_decoding(module);
   bind_plan(module);
+  bind_cuda(module);
   module.attr("FORMAT_VERSION") = SPLITZIP_FORMAT_VERSION;
   module.def("library_version", &splitzip_version);
   module.def(

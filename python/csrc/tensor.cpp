@@ -82,6 +82,19 @@ void TensorTable::place_destinations(nb::handle layouts) {
   place(layouts, [](const Layout& layout, const Extent& extent) { return layout.destination(extent); });
 }
 
+void TensorTable::place_on_device(nb::handle layouts, bool writing) {
+  place(layouts, [&](const Layout& layout, const Extent& extent) {
+    return writing ? layout.device_destination(extent) : layout.device_source(extent);
+  });
+}
+
+void TensorTable::place_memory(nb::handle layouts) {
+  place(layouts, [](const Layout& layout, Extent extent) {
+    extent.tokens = 0;
+    return layout.device_source(extent);
+  });
+}
+
 void TensorTable::place_unit(nb::handle layout, std::uint32_t tokens) {
   place(nb::make_tuple(layout), [&](const Layout& memory, Extent extent) {
     extent.tokens = tokens;

@@ -22,6 +22,10 @@ class TensorTable {
   /// Add the place of each tensor.
   void place_sources(nanobind::handle layouts);
   void place_destinations(nanobind::handle layouts);
+  /// In memory of a GPU.
+  void place_on_device(nanobind::handle layouts, bool writing);
+  /// The same, whatever the number of tokens.
+  void place_memory(nanobind::handle layouts);
   /// For the only tensor: the place of `tokens` tokens of one of its ranges.
   void place_unit(nanobind::handle layout, std::uint32_t tokens);
   /// Throws where the memory of a tensor touches these bytes.

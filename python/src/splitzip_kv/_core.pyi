@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from ._tensor import Tensor
 
 # Anything that gives its bytes by the buffer protocol: bytes, bytearray, memoryview, mmap, numpy and ctypes arrays.
@@ -116,7 +118,7 @@ class LayoutBase:
 
     def __init__(
         self,
-        bits: _Buffer,
+        bits: _Buffer | Strided,
         type: ElementType | None,
         page_axis: int | None,
         token_axis: int | None,
@@ -140,6 +142,124 @@ class LayoutBase:
         """Values of a token in one head."""
     @property
     def readonly(self) -> bool: ...
+    @property
+    def device(self) -> int | None:
+        """Number of the GPU in whose memory the array is; None: host memory."""
+    @property
+    def pages(self) -> np.ndarray | None:
+        """A copy of the page list, int32."""
+    @property
+    def first_token(self) -> int: ...
+    @property
+    def place(self) -> tuple[int, ...]:
+        """What addresses depend on, beside the page list."""
+    @property
+    def reach(self) -> tuple[int, int]:
+        """The address of the first byte of the array, and that after its last one."""
+
+class Strided:
+    """An array by its address, which is taken as it is; strides in bytes."""
+
+    def __init__(
+        self,
+        address: int,
+        shape: Sequence[int],
+        strides: Sequence[int],
+        itemsize: int,
+        readonly: bool,
+        device: int | None,
+        owner: Any,
+    ) -> None:
+        """`device` is the number of a GPU, or None for host memory; `owner` is kept."""
+    @property
+    def address(self) -> int: ...
+    @property
+    def shape(self) -> list[int]: ...
+    @property
+    def strides(self) -> list[int]: ...
+    @property
+    def itemsize(self) -> int: ...
+    @property
+    def readonly(self) -> bool: ...
+    @property
+    def device(self) -> int | None: ...
+
+class CudaMemory:
+    def __init__(self, bytes: int, device: int) -> None: ...
+    @property
+    def address(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def device(self) -> int: ...
+
+class CudaStream:
+    def __init__(self, device: int) -> None: ...
+    @property
+    def handle(self) -> int: ...
+    def synchronize(self) -> None: ...
+
+class CudaTable:
+    """splitzip_cuda_table. All numbers but the counts are addresses, which are taken as they are."""
+
+    def __init__(
+        self,
+        tensors: Sequence[Tensor],
+        layouts: Sequence[LayoutBase],
+        row_lists: Sequence[int],
+        anchors: Sequence[int],
+        device: int,
+    ) -> None:
+        """From the base of tensor i anchors[i] is taken: an offset of its row list has to bring it back."""
+    @property
+    def device(self) -> int: ...
+    @property
+    def row_lists(self) -> int: ...
+    def workspace(self, request_count: int, max_total_tokens: int, decoding: bool) -> int: ...
+    def paged_workspace(self, request_count: int, max_total_tokens: int, decoding: bool) -> int:
+        """The same for `code_paged`."""
+    def code(
+        self,
+        decoding: bool,
+        requests: int,
+        rows: int,
+        results: int,
+        failed: int,
+        workspace: int,
+        workspace_bytes: int,
+        request_count: int,
+        max_total_tokens: int,
+        max_sms: int,
+        checksums: bool,
+        stream: int,
+    ) -> None: ...
+    def code_paged(
+        self,
+        decoding: bool,
+        caches: Sequence[int],
+        page_table: int,
+        page_table_stride: int,
+        page_table_width: int,
+        token_counts: int,
+        wide_token_counts: bool,
+        frames: int,
+        frame_stride: int,
+        frame_capacity: int,
+        frame_bytes: int,
+        frame_bytes_stride: int,
+        nonces: int,
+        first_blocks: int,
+        results: int,
+        failed: int,
+        workspace: int,
+        workspace_bytes: int,
+        request_count: int,
+        max_total_tokens: int,
+        max_sms: int,
+        checksums: bool,
+        stream: int,
+    ) -> None:
+        """Requests and rows from a page table with a row for each request, by a kernel of its own: see csrc/cuda.hpp."""
 
 class Workers:
     """Threads, created once, that help with the frames of any number of calls; frames and values do not depend on them.
@@ -238,5 +358,17 @@ def plan_transfer(
 def dlpack_bits(array: Any) -> tuple[Any, str]:
     """An array with `__dlpack__` as numpy array of unsigned integers, and the name of its numpy or ml_dtypes type."""
 
+def dlpack_strided(array: Any) -> tuple[Strided, str]:
+    """The same for an array in the memory of a GPU."""
+
+def check_on_device(tensors: Sequence[Tensor], layouts: Sequence[LayoutBase], writing: bool) -> None:
+    """Raise unless the layouts hold the tensors, in the memory of a GPU."""
+
+def cuda_problem() -> str | None:
+    """Why there is no GPU to code on; None if there is one."""
+
+def cuda_device_of(address: int) -> int | None: ...
+def cuda_copy(destination: int, source: int, bytes: int, stream: int) -> None: ...
+def cuda_pinned(bytes: int, device: int) -> np.ndarray: ...
 def library_version() -> str: ...
 def status_name(status: int) -> str: ...

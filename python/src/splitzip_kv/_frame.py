@@ -51,7 +51,8 @@ class Frame(FrameBase):
     """
 
     def __init__(self, data: Any, *, expected_nonce: int | None = None) -> None:
-        super().__init__(bytes_of(data), expected_nonce=expected_nonce)
+        self.data = bytes_of(data)
+        super().__init__(self.data, expected_nonce=expected_nonce)
 
     def tensors(self, codebooks: FindsCodebooks | None = None) -> list[Tensor]:
         """What the frame says that it holds, with its codebooks from `codebooks`; without those, codebooks are None."""

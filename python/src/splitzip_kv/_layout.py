@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from ._core import Codebook, ElementType, LayoutBase, Mode, dlpack_bits
+from ._core import Codebook, ElementType, LayoutBase, Mode, Strided, cuda_device_of, dlpack_bits, dlpack_strided
 from ._errors import InvalidLayout
 from ._tensor import Tensor
 
 AXES = {"page": 0, "token": 1, "head": 2, "dim": 3, "channel": 3}
+
+DLPACK_CUDA = 2
 
 # By the names that numpy, ml_dtypes and torch give their types.
 TYPES = {
@@ -58,6 +60,44 @@ def bits_of(array: Any) -> tuple[np.ndarray, str]:
     raise TypeError(f"{type(array).__name__} has neither the buffer protocol nor DLPack")
 
 
+def device_memory_of(array: Any) -> tuple[Strided, str] | None:
+    """The memory of `array`, if it is that of a GPU, and the name of its type. Nothing waits for the array's
+    contents."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(array, torch.Tensor):
+        if array.device.type != "cuda" or array.layout != torch.strided:
+            return None
+        if array.is_conj() or array.is_neg():
+            raise TypeError("the tensor is a lazy conjugate or negative; resolve it first")
+        size = array.element_size()
+        strides = [stride * size for stride in array.stride()]
+        place = Strided(array.data_ptr(), list(array.shape), strides, size, False, array.device.index, array)
+        return place, str(array.dtype).removeprefix("torch.")
+    if isinstance(array, (np.ndarray, bytes, bytearray, memoryview)):
+        return None
+    interface = getattr(array, "__cuda_array_interface__", None)
+    if interface is not None:
+        return _from_interface(array, interface)
+    try:
+        kind = array.__dlpack_device__()[0]
+    except (AttributeError, BufferError, TypeError, ValueError):  # no DLPack, or for a device that it does not know
+        return None
+    return dlpack_strided(array) if kind == DLPACK_CUDA else None
+
+
+def _from_interface(array: Any, interface: dict[str, Any]) -> tuple[Strided, str]:
+    dtype = np.dtype(interface["typestr"])
+    shape = list(interface["shape"])
+    strides = interface.get("strides")
+    if strides is None:
+        strides = [int(np.prod(shape[axis + 1 :], dtype=np.int64)) * dtype.itemsize for axis in range(len(shape))]
+    address, readonly = interface["data"]
+    device = cuda_device_of(address) if address else 0
+    if device is None:
+        raise TypeError(f"the memory of this {type(array).__name__} is not that of a GPU")
+    return Strided(address, shape, list(strides), dtype.itemsize, readonly, device, array), dtype.name
+
+
 def bytes_of(data: Any) -> memoryview:
     """The bytes of anything that lies in one piece."""
     bits = bits_of(data)[0]
@@ -85,9 +125,10 @@ class Layout(LayoutBase):
         Layout(kv[..., :128], "page,head,token,dim", pages=[7, 3])    # K of K|V packed in one row
         Layout(slots, "page,head,dim", pages=slot_ids)                # SGLang: pages of one token
 
-    `array` is a numpy array (ml_dtypes included), a torch tensor in host memory, or anything with the buffer protocol
-    or DLPack; any strides will do, as long as the values along `dim` are neighbours. It is kept alive and must keep its
-    memory. `pages` is copied.
+    `array` is a numpy array (ml_dtypes included), a torch tensor, or anything with the buffer protocol, DLPack or
+    `__cuda_array_interface__`; any strides will do, as long as the values along `dim` are neighbours. It is kept alive
+    and must keep its memory. `pages` is copied. What lies in the memory of a GPU (`device` says in which one's) is
+    coded by `splitzip_kv.cuda` alone.
 
     `first_token` skips tokens at the start of the array or of the page list. `type` overrides the type of the array
     with one of the same size: FP8 values in a uint8 pool, BF16 values in uint16.
@@ -104,13 +145,20 @@ class Layout(LayoutBase):
         first_token: int = 0,
         type: ElementType | None = None,
     ) -> None:
-        bits, type_name = bits_of(array)
+        memory: Any
+        on_device = device_memory_of(array)
+        if on_device is not None:
+            memory, type_name = on_device
+            rank = len(on_device[0].shape)
+        else:
+            memory, type_name = bits_of(array)
+            rank = memory.ndim
         if not 0 <= first_token < 2**32:
             raise InvalidLayout(f"first_token is {first_token}")
         super().__init__(
-            bits,
+            memory,
             TYPES.get(type_name) if type is None else ElementType(type),
-            *_axis_numbers(axes, bits.ndim, pages is not None),
+            *axis_numbers(axes, rank, pages is not None),
             None if pages is None else _page_numbers(pages),
             first_token,
         )
@@ -157,7 +205,7 @@ def split_axes(axes: str) -> list[str]:
     return names
 
 
-def _axis_numbers(axes: str, rank: int, paged: bool) -> tuple[int | None, int | None, int | None, int | None]:
+def axis_numbers(axes: str, rank: int, paged: bool) -> tuple[int | None, int | None, int | None, int | None]:
     """Numbers of the axes of pages, tokens, heads and channels."""
     names = split_axes(axes)
     numbers: list[int | None] = [None] * 4
@@ -176,7 +224,7 @@ def _axis_numbers(axes: str, rank: int, paged: bool) -> tuple[int | None, int | 
 def _page_numbers(pages: Any) -> np.ndarray:
     torch = sys.modules.get("torch")
     is_tensor = torch is not None and isinstance(pages, torch.Tensor)
-    numbers = pages.numpy() if is_tensor else np.asarray(pages)
+    numbers = pages.cpu().numpy() if is_tensor else np.asarray(pages)
     if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
         raise InvalidLayout("pages have to be a list of integers")
     if numbers.size and (numbers.min() < 0 or numbers.max() >= 2**31):

@@ -20,11 +20,10 @@ from .. import (
     Frame,
     GeometryMismatch,
     SplitzipError,
-    Workers,
-    encode,
     frame_sizes,
 )
 from .._layout import bytes_of
+from ..transfer.coding import Coding
 from ..transfer.parts import Part, decodes_to_itself
 from .envelope import HEADER_BYTES, NO_SET, BadValue, nonce_of, open_value, set_id, write_header
 from .options import StoreOptions
@@ -63,7 +62,7 @@ class CacheStore:
         """puts, hits, misses, raw_bytes, stored_bytes (of what was put), damaged_values, missing_codebooks,
         shadow_mismatches."""
         self._prefix = prefix
-        self._workers = None if self.options.threads == 1 else Workers(self.options.threads)
+        self._codec = Coding(self.options.threads)
         self._lock = threading.Lock()
         self._staging = staging or Staging(self.options.staging_bytes)
         self._sets: dict[bytes, CodebookSet] = {}
@@ -112,14 +111,14 @@ class CacheStore:
         id = self._set_for([tensor.codebook for tensor in tensors if tensor.codebook is not None])
         # The system gives only the pages that are used.
         out = bytes_of(np.empty(HEADER_BYTES + frame_sizes(tensors).bound_bytes, np.uint8))
-        frame = encode(tensors, layouts, out=out[HEADER_BYTES:], nonce=nonce_of(key), workers=self._workers)
-        if id != NO_SET and self._shadow() and not decodes_to_itself(frame, (tensors, layouts)):
+        frame = self._codec.encode(tensors, layouts, out=out[HEADER_BYTES:], nonce=nonce_of(key))
+        if id != NO_SET and self._shadow() and not decodes_to_itself(frame, (tensors, layouts), self._codec):
             log.error("the value of %r does not decode to what was encoded: going on in mode raw", key)
             with self._lock:
                 self.counters["shadow_mismatches"] += 1
                 self.coding = False
             tensors, id = [part.raw().tensor for part in parts], NO_SET
-            frame = encode(tensors, layouts, out=out[HEADER_BYTES:], nonce=nonce_of(key), workers=self._workers)
+            frame = self._codec.encode(tensors, layouts, out=out[HEADER_BYTES:], nonce=nonce_of(key))
         write_header(out, len(frame), id)
         return out[: HEADER_BYTES + len(frame)]
 
@@ -165,7 +164,7 @@ class CacheStore:
             dataclasses.replace(part.tensor, codebook=tensor.codebook, mode=tensor.mode)
             for part, tensor in zip(parts, coded, strict=True)
         ]
-        frame.decode(tensors, [part.layout for part in parts], workers=self._workers)
+        self._codec.decode(frame, tensors, [part.layout for part in parts])
 
     def contains(self, key: str) -> bool:
         return self.values.size(self._prefix + key) is not None

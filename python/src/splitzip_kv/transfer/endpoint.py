@@ -9,8 +9,9 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from .. import CodebookSet, Workers
+from .. import CodebookSet
 from . import messages
+from .coding import Coding
 from .engine import Engine, Event, Link
 from .errors import Code, TransferError
 from .metrics import Metrics
@@ -36,7 +37,7 @@ class Endpoint:
         self.engine = engine
         self.codebooks = codebooks
         self.options = options or Options()
-        self.workers = None if self.options.threads == 1 else Workers(self.options.threads)
+        self.coding = Coding(self.options.threads)
         self.lock = threading.Condition(threading.RLock())
         self.counters: Counter[str] = Counter()
         """damaged_messages, resent_messages, rewritten_frames, refused_frames, late_frames, failed_requests,

@@ -19,6 +19,8 @@ class Options:
 
     staging_bytes: int = 256 << 20
     """Registered memory of this side: no more is ever used. Where it is full, senders wait."""
+    pinned: bool = False
+    """Pin it, for caches in the memory of a GPU: frames are then copied at the full speed of its bus."""
     slot_bytes: int = 2 << 20
     """Memory for one frame. What does not fit goes as several frames."""
     slots_per_session: int = 16

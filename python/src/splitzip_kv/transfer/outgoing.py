@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .. import Mode, SplitzipError, Tensor, encode
+from .. import Mode, SplitzipError, Tensor
 from ..plan import Plan, plan_transfer
 from . import messages
 from .endpoint import log
@@ -171,14 +171,13 @@ class OutgoingRequest:
         tensors, layouts = frame
 
         def encoded_as(tensors: list[Tensor]) -> memoryview:
-            options = sender.options
-            return encode(
-                tensors, layouts, out=view, nonce=chunk.nonce, checksums=options.checksums, workers=sender.workers
-            )
+            checksums = sender.options.checksums
+            return sender.coding.encode(tensors, layouts, out=view, nonce=chunk.nonce, checksums=checksums)
 
         encoded = encoded_as(tensors)
         shadow = sender.options.shadow
-        if chunk.coded and shadow and chunk.nonce % shadow == 0 and not decodes_to_itself(encoded, frame):
+        shadowed = chunk.coded and shadow and chunk.nonce % shadow == 0
+        if shadowed and not decodes_to_itself(encoded, frame, sender.coding):
             log.error("a frame of request %r does not decode to what was encoded: going on in mode raw", self.name)
             sender.counters["shadow_mismatches"] += 1
             with sender.lock:

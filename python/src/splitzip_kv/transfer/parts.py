@@ -12,7 +12,8 @@ import numpy as np
 
 import splitzip_kv
 
-from .. import Codebook, ElementType, Layout, Mode, SplitzipError, Tensor, encode, frame_sizes
+from .. import Codebook, ElementType, Layout, Mode, SplitzipError, Tensor, frame_sizes
+from .coding import Coding
 from .messages import MAX_TENSORS, TensorRecord
 
 TOKENS_PER_UNIT = 256
@@ -29,7 +30,7 @@ class Part:
     `array`, `axes`, `pages` and `type` are those of `Layout`; `tokens` says how many are valid (all by default). `key`
     names the tensor on both sides, which also have to agree on type, number of tokens, heads and channels,
     `first_channel`, `first_block` and `tokens_per_unit`. Page sizes, page numbers and strides are each side's own. A
-    receiver needs no codebook here.
+    receiver needs no codebook here. Values in the memory of a GPU are coded there.
     """
 
     def __init__(
@@ -138,7 +139,8 @@ def cut_into_frames(parts: Iterable[Part], limit: int, checksums: bool, usable: 
         for tensor, layout in _fitting_runs(part, limit, checksums):
             # Frames of their own would need more than these tensors need in one frame.
             size = bound_bytes(tensor, checksums)
-            if tensors and (total + size > limit or len(tensors) == MAX_TENSORS):
+            full = total + size > limit or len(tensors) == MAX_TENSORS
+            if tensors and (full or layout.device != layouts[0].device):
                 yield tensors, layouts
                 tensors, layouts, total = [], [], 0
             tensors.append(tensor)
@@ -166,8 +168,8 @@ def _fitting_runs(part: Part, limit: int, checksums: bool) -> Iterator[tuple[Ten
         yield part.run(first, min(count, part.blocks - first))
 
 
-def decodes_to_itself(encoded: memoryview, frame: Frame) -> bool:
-    """Decode it to elsewhere and compare every bit with the source."""
+def decodes_to_itself(encoded: memoryview, frame: Frame, coding: Coding) -> bool:
+    """Decode it on the CPU, to elsewhere, and compare every bit with the source."""
     tensors, layouts = frame
     copies = [
         Layout(
@@ -182,7 +184,7 @@ def decodes_to_itself(encoded: memoryview, frame: Frame) -> bool:
     except SplitzipError:
         return False
     as_they_are = [raw(tensor) for tensor in tensors]
-    return encode(as_they_are, layouts) == encode(as_they_are, copies)
+    return coding.encode(as_they_are, layouts) == coding.encode(as_they_are, copies)
 
 
 def record_of(tensor: Tensor) -> TensorRecord:

@@ -87,7 +87,7 @@ class Receiver(Endpoint):
     ) -> None:
         super().__init__(engine, codebooks, options)
         self._on_offer = on_offer
-        self.staging = Staging(engine, self.options.staging_bytes, self.options.slot_bytes)
+        self.staging = Staging(engine, self.options)
         self._sessions: dict[Link, Session] = {}
         self._expected: dict[str, IncomingRequest] = {}
         self._active: set[IncomingRequest] = set()
@@ -379,7 +379,7 @@ class Receiver(Endpoint):
 
     def _decode(self, data: np.ndarray, nonce: int, chunk: IncomingChunk) -> Exception | None:
         try:
-            Frame(data, expected_nonce=nonce).decode(chunk.tensors, chunk.layouts, workers=self.workers)
+            self.coding.decode(Frame(data, expected_nonce=nonce), chunk.tensors, chunk.layouts)
             # A late write of an earlier frame may have replaced this one in the meantime; its nonce gives it away.
             Frame(data, expected_nonce=nonce)
         except Exception as error:  # whatever it is, the thread goes on

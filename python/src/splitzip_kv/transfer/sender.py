@@ -29,7 +29,7 @@ class Sender(Endpoint):
 
     def __init__(self, engine: Engine, codebooks: CodebookSet | None = None, options: Options | None = None) -> None:
         super().__init__(engine, codebooks, options)
-        self.staging = Staging(engine, self.options.staging_bytes, self.options.slot_bytes)
+        self.staging = Staging(engine, self.options)
         self._sessions: dict[str, Session] = {}
         self._connecting: dict[str, threading.Lock] = collections.defaultdict(threading.Lock)
         self._thread.start()

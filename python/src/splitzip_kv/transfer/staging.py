@@ -7,17 +7,21 @@ import mmap
 
 import numpy as np
 
+from .. import cuda
 from .engine import Engine, address_of
+from .options import Options
 
 
 class Staging:
-    """Not synchronised: its owner's lock guards it. Pages are taken from the system when they are first used."""
+    """Not synchronised: its owner's lock guards it. Unless it is pinned, pages are taken from the system when they are
+    first used."""
 
-    def __init__(self, engine: Engine, total_bytes: int, slot_bytes: int) -> None:
-        self.slot_bytes = slot_bytes
-        count = total_bytes // slot_bytes
+    def __init__(self, engine: Engine, options: Options) -> None:
+        self.slot_bytes = options.slot_bytes
+        count = options.staging_bytes // self.slot_bytes
+        size = count * self.slot_bytes
         self._engine = engine
-        self._memory = np.frombuffer(mmap.mmap(-1, count * slot_bytes), np.uint8)
+        self._memory = cuda.pinned(size) if options.pinned else np.frombuffer(mmap.mmap(-1, size), np.uint8)
         self._free = list(range(count - 1, -1, -1))
         engine.register(self._memory)
 

@@ -49,6 +49,12 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--timeout", type=float, default=30.0, help="seconds for one transfer (default: 30)")
     parser.add_argument("--threads", type=int, default=1, help="threads of each process that code (default: 1; 0: all)")
+    parser.add_argument(
+        "--device",
+        default="auto",
+        choices=("auto", "cpu", "cuda"),
+        help="where the pools are and who codes: auto (default: a GPU where there is one), cpu or cuda",
+    )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     given = parser.parse_args()
     if given.kv is None:
@@ -80,7 +86,7 @@ class Job:
     def page_by_page(self) -> dict[str, Any]:
         places = self.decode.ask("pages")["places"]
         sent = self.prefill.ask("write_pages", data_address=self.target["data_address"], places=places)
-        return {**sent, "decode": [], **self.decode.ask("check")}
+        return {**sent, **self.decode.ask("pages_arrived")}
 
     def packed(self, coded: bool) -> dict[str, Any]:
         self.count += 1
@@ -139,6 +145,7 @@ def main() -> int:
         "protocol": given.protocol,
         "timeout": given.timeout,
         "threads": given.threads,
+        "device": given.device,
         "link_bytes": given.link_gbit * 1e9 / 8 if given.link_gbit is not None else None,
     }
     try:

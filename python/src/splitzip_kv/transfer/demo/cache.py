@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from ... import Calibration, Codebook, CodebookSet, ElementType, Layout
+from ... import Calibration, Codebook, CodebookSet, ElementType, Layout, cuda
 from .. import Part
 
 TYPES = {
@@ -76,10 +78,29 @@ def calibrate(cache: list[CachedTensor]) -> CodebookSet:
     return calibration.finish("the first tokens of the cache that is moved")
 
 
-class Pool:
-    """Pages for all tensors of a cache, a quarter more than needed, and one page table: random page numbers."""
+def gpu_for(wanted: str, cache: list[CachedTensor]) -> tuple[int | None, str]:
+    """The GPU that holds the pool and codes, if there is to be one, and what codes in words. `wanted`: auto, cpu or
+    cuda."""
+    if wanted == "cpu":
+        return None, "CPU"
+    problem = cuda.problem()
+    if problem is None:
+        missing = {tensor.type.name for tensor in cache if not cuda.supports(tensor.type)}
+        problem = f"the GPU has no kernels for {', '.join(sorted(missing))}" if missing else None
+    if problem is None:
+        return 0, "GPU"
+    if wanted == "cuda":
+        raise ValueError(f"--device cuda: {problem}")
+    return None, f"CPU ({problem})"
 
-    def __init__(self, cache: list[CachedTensor], page_tokens: int, seed: int) -> None:
+
+class Pool:
+    """Pages for all tensors of a cache, a quarter more than needed, and one page table: random page numbers.
+
+    On a GPU, `gpu` is the pool, and `memory` pinned host memory of the same size, to fill it from and to look at it.
+    """
+
+    def __init__(self, cache: list[CachedTensor], page_tokens: int, seed: int, device: int | None = None) -> None:
         self.cache = cache
         self.page_tokens = page_tokens
         self.tokens = len(cache[0].values)
@@ -90,17 +111,22 @@ class Pool:
         shapes = [(total, page_tokens, *tensor.values.shape[1:]) for tensor in cache]
         # One piece of memory, as an engine has it and registers it.
         sizes = [int(np.prod(shape)) * tensor.values.itemsize for shape, tensor in zip(shapes, cache, strict=True)]
-        self.memory = np.empty(sum(sizes), np.uint8)
+        self.memory = np.empty(sum(sizes), np.uint8) if device is None else cuda.pinned(sum(sizes), device)
+        self.gpu = None if device is None else cuda.Memory(sum(sizes), device)
+        self._stream = None if device is None else cuda.Stream(device)
         self.arrays = []
+        self._starts = []
         start = 0
         for shape, size, tensor in zip(shapes, sizes, cache, strict=True):
             piece = self.memory[start : start + size]
             self.arrays.append(piece.view(tensor.values.dtype).reshape(shape))
+            self._starts.append(start)
             start += size
         self.clear()
 
     def clear(self) -> None:
         self.memory.fill(FILLER)
+        self._copy(self.gpu, self.memory)
 
     def fill(self) -> None:
         """Put the cache into its pages. What is unused holds noise, like the remains of other requests."""
@@ -109,6 +135,31 @@ class Pool:
             for number, page in enumerate(self.pages):
                 rows = tensor.values[number * self.page_tokens : (number + 1) * self.page_tokens]
                 array[page, : len(rows)] = rows
+        self._copy(self.gpu, self.memory)
+
+    def look(self) -> None:
+        """Before the pool's content is looked at."""
+        self._copy(self.memory, self.gpu)
+
+    def copy_pages(self, to_host: bool) -> list[tuple[float, float]]:
+        """What engines that know only host memory need: each page of each tensor copied from or to the GPU. When."""
+        if self.gpu is None or self._stream is None:
+            return []
+        begin = time.monotonic()
+        for array, start in zip(self.arrays, self._starts, strict=True):
+            size = array[0].nbytes
+            for page in self.pages.tolist():
+                on_gpu = cuda.Array(self.gpu, start + page * size, (size,), "|u1")
+                on_host = array[page].reshape(-1).view(np.uint8)
+                destination, source = (on_host, on_gpu) if to_host else (on_gpu, on_host)
+                cuda.copy(destination, source, self._stream.handle)
+        self._stream.synchronize()
+        return [(begin, time.monotonic())]
+
+    def _copy(self, destination: Any, source: Any) -> None:
+        if self._stream is not None:
+            cuda.copy(destination, source, self._stream.handle)
+            self._stream.synchronize()
 
     def different_values(self) -> int:
         """How many values of the cache are not the same bits as in the dump."""
@@ -126,8 +177,11 @@ class Pool:
         return pages.reshape(-1, *pages.shape[2:])[: self.tokens]
 
     def part(self, number: int, codebook: Codebook | None = None) -> Part:
+        array: Any = self.arrays[number]
+        if self.gpu is not None:
+            array = cuda.Array(self.gpu, self._starts[number], array.shape, array.dtype.str)
         return Part(
-            self.arrays[number],
+            array,
             "page,token,head,dim",
             key=number,
             pages=self.pages,
@@ -137,5 +191,5 @@ class Pool:
         )
 
     def page_places(self) -> list[list[int]]:
-        """Addresses of the cache's pages, in order, for each tensor."""
+        """Addresses in host memory of the cache's pages, in order, for each tensor."""
         return [[int(array.ctypes.data) + int(page) * array[0].nbytes for page in self.pages] for array in self.arrays]

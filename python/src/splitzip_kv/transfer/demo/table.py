@@ -22,6 +22,7 @@ COLUMNS = (
 def text_of(result: dict[str, Any]) -> str:
     source, target, runs = result["prefill"], result["decode"], result["runs"]
     raw = source["raw_bytes"]
+    on_gpu = source["coder"] == "GPU"
     shape = f"{source['tokens']} tokens x {source['heads']} heads x {source['dim']}"
     return "\n".join(
         [
@@ -31,6 +32,7 @@ def text_of(result: dict[str, Any]) -> str:
             f"prefill    process {source['pid']}, {source['pages']} pages of {result['page_tokens']} tokens: "
             f"numbers {_pages(source)}",
             f"decode     process {target['pid']}, other pages: numbers {_pages(target)}",
+            f"coded by   {' and '.join(dict.fromkeys((source['coder'], target['coder'])))}",
             f"link       {result['link']}; of {result['repeat']} runs each, the one of median time",
             "",
             " " * 26 + "".join(f"{name:>{width}}" for name, width in COLUMNS),
@@ -38,6 +40,7 @@ def text_of(result: dict[str, Any]) -> str:
             "",
             "Every bit arrived as it was, in all runs, and no byte of another page was written.",
             *_conclusions(runs, raw),
+            *(["Page by page, the columns encode and decode are copies between the GPU and pinned memory."] * on_gpu),
             *(
                 [f"{source['without_codebook']} tensors have no codebook and went raw."]
                 * bool(source["without_codebook"])
@@ -71,7 +74,7 @@ def _conclusions(runs: dict[str, Any], raw: int) -> list[str]:
     if coded["seconds"] > packed["seconds"]:
         rate = raw / max(coded["encode_seconds"], coded["decode_seconds"])
         lines.append(
-            f"On this link encoding costs time: this processor does {rate / 1e9:.2f} GB/s, so that it pays on links "
+            f"On this link encoding costs time: this machine does {rate / 1e9:.2f} GB/s, so that it pays on links "
             f"below about {rate * 8 / 1e9:.1f} Gbit/s (--link-gbit)."
         )
     return lines

@@ -16,7 +16,7 @@ from typing import Any
 from ... import CodebookSet, SplitzipError
 from .. import Options, Receiver, Segment, Sender, Span, TransferError
 from ..mooncake import MooncakeEngine
-from .cache import CachedTensor, Pool, calibrate, load_cache
+from .cache import CachedTensor, Pool, calibrate, gpu_for, load_cache
 
 
 class PacedEngine(MooncakeEngine):
@@ -49,6 +49,10 @@ def load(settings: dict[str, Any]) -> tuple[list[CachedTensor], CodebookSet]:
     return [CachedTensor(tensor.name, tensor.type, tensor.values[cut:]) for tensor in cache], codebooks
 
 
+def options(settings: dict[str, Any], device: int | None) -> Options:
+    return Options(timeout=settings["timeout"], threads=settings["threads"], pinned=device is not None)
+
+
 def spans(list_of: list[Span]) -> list[tuple[float, float]]:
     return [(span.begin, span.end) for span in list_of]
 
@@ -56,15 +60,15 @@ def spans(list_of: list[Span]) -> list[tuple[float, float]]:
 class Prefill:
     def __init__(self, settings: dict[str, Any]) -> None:
         cache, self.codebooks = load(settings)
-        self.pool = Pool(cache, settings["page_tokens"], settings["seed"])
+        device, coder = gpu_for(settings["device"], cache)
+        self.pool = Pool(cache, settings["page_tokens"], settings["seed"], device)
         self.pool.fill()
         self.engine = PacedEngine(settings["host"], settings["protocol"], settings["link_bytes"])
         self.engine.register(self.pool.memory)
-        self.sender = Sender(
-            self.engine, self.codebooks, Options(timeout=settings["timeout"], threads=settings["threads"])
-        )
+        self.sender = Sender(self.engine, self.codebooks, options(settings, device))
         self.about = {
             "pid": os.getpid(),
+            "coder": coder,
             "tensors": len(cache),
             "tokens": self.pool.tokens,
             "heads": cache[0].values.shape[1],
@@ -102,11 +106,12 @@ class Prefill:
         segments = []
         for array, own, theirs in zip(self.pool.arrays, self.pool.page_places(), places, strict=True):
             segments += [Segment(local, remote, array[0].nbytes) for local, remote in zip(own, theirs, strict=True)]
+        copied = self.pool.copy_pages(to_host=True)
         begin = time.monotonic()
         self.engine.write(data_address, segments, 60.0, threading.Event())
         end = time.monotonic()
         wire_bytes = sum(segment.length for segment in segments)
-        return {"frames": len(segments), "wire_bytes": wire_bytes, "encode": [], "write": [(begin, end)]}
+        return {"frames": len(segments), "wire_bytes": wire_bytes, "encode": copied, "write": [(begin, end)]}
 
     def close(self) -> dict[str, Any]:
         self.sender.close()
@@ -116,12 +121,14 @@ class Prefill:
 class Decode:
     def __init__(self, settings: dict[str, Any]) -> None:
         cache, codebooks = load(settings)
-        self.pool = Pool(cache, settings["page_tokens"], settings["seed"])
+        device, coder = gpu_for(settings["device"], cache)
+        self.pool = Pool(cache, settings["page_tokens"], settings["seed"], device)
         engine = PacedEngine(settings["host"], settings["protocol"], None)
         engine.register(self.pool.memory)
-        self.receiver = Receiver(engine, codebooks, Options(timeout=settings["timeout"], threads=settings["threads"]))
+        self.receiver = Receiver(engine, codebooks, options(settings, device))
         self.about = {
             "pid": os.getpid(),
+            "coder": coder,
             "pages": len(self.pool.pages),
             "address": self.receiver.address,
             "data_address": engine.data_address,
@@ -141,7 +148,11 @@ class Decode:
         self.pool.clear()
         return {"places": self.pool.page_places()}
 
+    def pages_arrived(self) -> dict[str, Any]:
+        return {"decode": self.pool.copy_pages(to_host=False), **self.check()}
+
     def check(self) -> dict[str, Any]:
+        self.pool.look()
         return {"different_values": self.pool.different_values(), "touched_bytes": self.pool.touched_bytes()}
 
     def close(self) -> dict[str, Any]:

@@ -1,0 +1,398 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Coding on a GPU, in its memory: `splitzip_cuda.h` for Python. Frames are those of the CPU, byte for byte.
+
+    if cuda.is_available():
+        coder = cuda.Coder()  # frames in host memory, one after the other
+        frame = coder.encode([tensor], [Layout(gpu_array, "page,token,head,dim", pages=[7, 3, 12])])
+
+`Table` and `Batch` are the calls for many requests at once, which wait for nothing: everything lies in memory of the
+caller's. Arrays may come from any framework: torch tensors, or what has `__cuda_array_interface__` or DLPack.
+`splitzip_kv.torch` has operators for torch. The package has this backend if it was built where nvcc was found;
+`problem()` says what is missing.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from . import _core
+from ._core import CudaTable, ElementType, check_on_device, frame_sizes
+from ._errors import InvalidArgument, UnsupportedType, from_status
+from ._frame import Frame
+from ._layout import Layout, bytes_of, device_memory_of
+from ._tensor import Tensor
+
+REQUEST = np.dtype([("frame", "<u8"), ("capacity", "<u8"), ("nonce", "<u8")])
+"""splitzip_cuda_request. Addresses are numbers."""
+ROWS = np.dtype(
+    [
+        ("page_indices", "<u8"),
+        ("page_pointers", "<u8"),
+        ("page_count", "<u8"),
+        ("first_block", "<u8"),
+        ("offset", "<i8"),
+        ("first_token", "<u4"),
+        ("tokens", "<u4"),
+    ]
+)
+"""splitzip_cuda_rows."""
+RESULT = np.dtype([("frame_bytes", "<u8"), ("status", "<u4"), ("reserved", "<u4")])
+"""splitzip_cuda_result."""
+
+
+def problem() -> str | None:
+    """Why `is_available()` is false. Asking starts the driver, after which a process should not fork."""
+    return _core.cuda_problem()
+
+
+def is_available() -> bool:
+    """Whether the package has the CUDA backend, and the machine a GPU."""
+    return problem() is None
+
+
+class Memory:
+    """`nbytes` of a GPU's memory, at a multiple of 256. Freed with the object, which waits for the device.
+
+    Raises OutOfMemory or DeviceError. Other frameworks take it by `__cuda_array_interface__`.
+    """
+
+    def __init__(self, nbytes: int, device: int = 0) -> None:
+        self._memory = _core.CudaMemory(max(nbytes, 1), device)
+        self.address = self._memory.address
+        self.nbytes = nbytes
+        self.device = device
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {"shape": (self.nbytes,), "typestr": "|u1", "data": (self.address, False), "version": 3}
+
+
+@dataclasses.dataclass(frozen=True)
+class Array:
+    """Part of a Memory with a shape, like a numpy array in C order, for `Layout`."""
+
+    memory: Memory
+    offset: int
+    shape: tuple[int, ...]
+    typestr: str
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        data = (self.memory.address + self.offset, False)
+        return {"shape": self.shape, "typestr": self.typestr, "data": data, "version": 3}
+
+
+def pinned(nbytes: int, device: int = 0) -> np.ndarray:
+    """Bytes of pinned host memory, which GPUs read and write, too: copies from and to it are fast and asynchronous."""
+    return _core.cuda_pinned(max(nbytes, 1), device)[:nbytes]
+
+
+@functools.cache
+def supports(type: ElementType) -> bool:
+    """Whether the GPU has kernels for this element type."""
+    typestr = {ElementType.BF16: "<u2", ElementType.FP16: "<u2", ElementType.FP32: "<u4"}.get(type, "|u1")
+    layout = Layout(Array(Memory(4), 0, (1,), typestr), "dim", type=type)
+    try:
+        Table([layout.tensor()], [layout])
+    except UnsupportedType:
+        return False
+    return True
+
+
+class Stream:
+    """A stream of its own, which waits for work of the default stream, and the default stream for it."""
+
+    def __init__(self, device: int = 0) -> None:
+        self._stream = _core.CudaStream(device)
+        self.handle = self._stream.handle
+
+    def synchronize(self) -> None:
+        """Wait for all that was launched on it. Raises DeviceError if some of it failed."""
+        self._stream.synchronize()
+
+
+def place_of(memory: Any) -> tuple[int, int]:
+    """Address and bytes of anything in one piece in the memory of a GPU or of the host; an address is taken as it
+    is."""
+    if isinstance(memory, int):
+        return memory, 0
+    found = device_memory_of(memory)
+    if found is None:
+        view = np.frombuffer(bytes_of(memory), np.uint8)
+        return int(view.ctypes.data), view.nbytes
+    array = found[0]
+    step = array.itemsize
+    for length, stride in zip(reversed(array.shape), reversed(array.strides), strict=True):
+        if length != 1 and stride != step:
+            raise TypeError("the memory has to be in one piece")
+        step *= length
+    return array.address, step
+
+
+def copy(destination: Any, source: Any, stream: int = 0) -> None:
+    """Copy between memory in one piece, of a GPU or of the host, in stream order; waits where host memory is not
+    pinned."""
+    (to, room), (of, size) = place_of(destination), place_of(source)
+    if size > room:
+        raise InvalidArgument(f"{size} bytes do not fit into {room}")
+    _core.cuda_copy(to, of, size, stream)
+
+
+@dataclasses.dataclass(kw_only=True)
+class Batch:
+    """What one call works on. All memory is the caller's and must live until the work is done; see splitzip_cuda.h 2.
+
+    Each field is an address, or memory of any framework in one piece. Kernels read and write it when they run, so that
+    a captured graph takes what is there when it is replayed.
+    """
+
+    requests: Any
+    """REQUEST records, `request_count` of them: memory of the GPU, or pinned."""
+    rows: Any
+    """ROWS records: the row lists of request 0, those of request 1, ..."""
+    results: Any
+    """RESULT records are written there, one a request, the status last."""
+    failed: Any
+    """uint32: the number of requests whose status is not 0, written after all results."""
+    workspace: Any
+    """Memory of the GPU at a multiple of 256: `Table.encode_workspace` or `decode_workspace` bytes; content does not
+    matter."""
+    request_count: int = 1
+    max_total_tokens: int = 0
+    """The most tokens that a row list has in all requests together; 0: what the table allows for each request."""
+    max_sms: int = 0
+    """So many multiprocessors at most; 0: all."""
+    checksums: bool = True
+    """Encoding: whether the frames get chunk checksums; decoding: whether they have them."""
+
+
+class Table:
+    """Tensors, their codebooks and where their values lie in a GPU's memory: what is the same for every call.
+
+    Of a tensor all fields count but `first_block`; its `tokens` are the most that any request will have. Layouts say
+    in which memory the tensors lie; their page lists and first tokens do not count, because they come with each call:
+    page lists that come with a batch are trusted. `row_lists[i]` says which of a request's row lists has the pages and
+    tokens of tensor i (by default 0 for all). The table keeps nothing of tensors and layouts: the memory has to live
+    while it is used.
+
+    Making and destroying one allocates and waits for the device. Raises UnsupportedType for what the GPU has no kernels
+    for, InvalidLayout and the other errors of splitzip_cuda_table_create.
+    """
+
+    def __init__(
+        self,
+        tensors: Sequence[Tensor],
+        layouts: Sequence[Layout],
+        *,
+        row_lists: Sequence[int] = (),
+        read_only: bool = False,
+    ) -> None:
+        devices = {layout.device for layout in layouts if layout.device is not None}
+        if len(devices) > 1:
+            raise InvalidArgument("a table is for the memory of one GPU")
+        self.device = devices.pop() if devices else 0
+        check_on_device([dataclasses.replace(tensor, tokens=0) for tensor in tensors], layouts, not read_only)
+        self._table = CudaTable(tensors, layouts, list(row_lists), [], self.device)
+
+    def encode_workspace(self, request_count: int = 1, max_total_tokens: int = 0) -> int:
+        """Bytes of workspace that encoding such a batch needs: about a third of the raw bytes."""
+        return self._table.workspace(request_count, max_total_tokens, False)
+
+    def decode_workspace(self, request_count: int = 1, max_total_tokens: int = 0) -> int:
+        return self._table.workspace(request_count, max_total_tokens, True)
+
+    def encode(self, batch: Batch, stream: int) -> None:
+        """Launch the encoding on `stream` (a cudaStream_t as a number; 0 is the default stream) and return.
+
+        The statuses of requests come in `results`; this raises where nothing was launched: InvalidArgument,
+        OutputTooSmall (the workspace), TooLarge, DeviceError.
+        """
+        self._code(False, batch, stream)
+
+    def decode(self, batch: Batch, stream: int) -> None:
+        """Likewise. A frame of any bytes whatever gives a status, and leaves the other requests as they are."""
+        self._code(True, batch, stream)
+
+    def _code(self, decoding: bool, batch: Batch, stream: int) -> None:
+        workspace, workspace_bytes = place_of(batch.workspace)
+        if isinstance(batch.workspace, int):
+            workspace_bytes = self._table.workspace(batch.request_count, batch.max_total_tokens, decoding)
+        self._table.code(
+            decoding,
+            place_of(batch.requests)[0],
+            place_of(batch.rows)[0],
+            place_of(batch.results)[0],
+            place_of(batch.failed)[0],
+            workspace,
+            workspace_bytes,
+            batch.request_count,
+            batch.max_total_tokens,
+            batch.max_sms,
+            batch.checksums,
+            stream,
+        )
+
+
+class Coder:
+    """Encodes from a GPU's memory to frames in host memory, and back: the calls of the CPU for layouts that lie there.
+
+    Calls wait until they are done; one runs at a time, others wait. They come after what is on the default stream;
+    work of other streams on the same memory has to be complete. Frames go through memory of the GPU that the coder
+    keeps, as it keeps a table for each set of tensors and places that it has seen last. Pinned frames (`pinned`) are
+    copied fastest.
+    """
+
+    TABLES = 256
+    """Tables that are kept."""
+
+    def __init__(self, device: int = 0) -> None:
+        self.device = device
+        self._stream = Stream(device)
+        self._lock = threading.Lock()
+        self._tables: collections.OrderedDict[tuple[Any, ...], CudaTable] = collections.OrderedDict()
+        self._results = pinned(RESULT.itemsize + 4, device)
+        self._control = _Grown(device)
+        self._frame = _Grown(device)
+        self._workspace = _Grown(device)
+
+    def encode(
+        self,
+        tensors: Sequence[Tensor],
+        layouts: Sequence[Layout],
+        *,
+        out: Any = None,
+        nonce: int = 0,
+        checksums: bool = True,
+    ) -> memoryview:
+        """As `splitzip_kv.encode`; `out` is host memory."""
+        check_on_device(tensors, layouts, False)
+        bound = frame_sizes(tensors, checksums=checksums).bound_bytes
+        view = bytes_of(np.empty(bound, np.uint8) if out is None else out)
+        capacity = min(len(view), bound)
+        with self._lock:
+            frame = self._frame.room(capacity)
+            size = self._run(False, tensors, layouts, (frame, capacity, nonce), checksums)
+            _core.cuda_copy(place_of(view)[0], frame, size, self._stream.handle)
+            self._stream.synchronize()
+        return view[:size]
+
+    def decode(self, frame: Frame, tensors: Sequence[Tensor], layouts: Sequence[Layout]) -> None:
+        """As `frame.decode(tensors, layouts)`. The frame is copied to the GPU and checked there again, so that nobody
+        changes it between its check and its use."""
+        check_on_device(tensors, layouts, True)
+        with self._lock:
+            place = self._frame.room(frame.size)
+            _core.cuda_copy(place, place_of(frame.data)[0], frame.size, self._stream.handle)
+            self._run(True, tensors, layouts, (place, frame.size, frame.nonce), frame.has_checksums)
+
+    def _run(
+        self,
+        decoding: bool,
+        tensors: Sequence[Tensor],
+        layouts: Sequence[Layout],
+        request: tuple[int, int, int],
+        checksums: bool,
+    ) -> int:
+        """Code one request; returns the length of its frame."""
+        table = self._table(tensors, layouts)
+        tokens = max(tensor.tokens for tensor in tensors)
+        workspace_bytes = table.workspace(1, tokens, decoding)
+        workspace = self._workspace.room(workspace_bytes)
+        requests, rows = self._upload(tensors, layouts, request)
+        results = int(self._results.ctypes.data)
+        failed = results + RESULT.itemsize
+        stream = self._stream.handle
+        table.code(
+            decoding, requests, rows, results, failed, workspace, workspace_bytes, 1, tokens, 0, checksums, stream
+        )
+        self._stream.synchronize()
+        size, status, _ = self._results[: RESULT.itemsize].view(RESULT)[0].tolist()
+        if status:
+            raise from_status(status, f"the GPU reports {_core.status_name(status)}", None, None, None)
+        return int(size)
+
+    def _upload(
+        self, tensors: Sequence[Tensor], layouts: Sequence[Layout], request: tuple[int, int, int]
+    ) -> tuple[int, int]:
+        """Write the request, a row list for each tensor and its pages to the GPU; returns where request and rows
+        are."""
+        rows = np.zeros(len(tensors), ROWS)
+        rows_at = REQUEST.itemsize
+        pages_at = rows_at + rows.nbytes
+        pages: list[np.ndarray] = []
+        places: dict[bytes, int] = {}  # of equal lists, as all layers have the same one
+        for row, tensor, layout in zip(rows, tensors, layouts, strict=True):
+            row["tokens"] = tensor.tokens
+            row["first_block"] = tensor.first_block
+            row["first_token"] = layout.first_token
+            numbers = layout.pages
+            if numbers is not None:
+                key = numbers.tobytes()
+                if key not in places:
+                    places[key] = pages_at
+                    pages.append(numbers)
+                    pages_at += numbers.nbytes
+                row["page_indices"] = places[key]  # from the start of this memory, whose address is not known yet
+                row["page_count"] = len(numbers)
+        address = self._control.room(pages_at)
+        rows["page_indices"][rows["page_indices"] != 0] += np.uint64(address)
+        head = np.array([request], REQUEST)
+        control = np.concatenate([part.view(np.uint8) for part in (head, rows, *pages)])
+        _core.cuda_copy(address, int(control.ctypes.data), control.nbytes, self._stream.handle)
+        return address, address + rows_at
+
+    def _table(self, tensors: Sequence[Tensor], layouts: Sequence[Layout]) -> CudaTable:
+        # Requests of about the same length share a table.
+        most = [_rounded(tensor.tokens) for tensor in tensors]
+        key = tuple(
+            (tokens, layout.place, _fixed_fields(tensor))
+            for tokens, tensor, layout in zip(most, tensors, layouts, strict=True)
+        )
+        table = self._tables.pop(key, None)
+        if table is None:
+            longest = [dataclasses.replace(tensor, tokens=tokens) for tokens, tensor in zip(most, tensors, strict=True)]
+            table = CudaTable(longest, layouts, list(range(len(longest))), [], self.device)
+            if len(self._tables) >= self.TABLES:
+                self._tables.popitem(last=False)
+        self._tables[key] = table
+        return table
+
+
+def _rounded(tokens: int) -> int:
+    """The next power of two; very long ones as they are, since twice their tokens might be too many for a frame."""
+    return tokens if tokens > 1 << 20 else 1 << max(tokens - 1, 0).bit_length()
+
+
+def _fixed_fields(tensor: Tensor) -> tuple[Any, ...]:
+    book = tensor.codebook.hash if tensor.codebook is not None else None
+    return (
+        tensor.type,
+        tensor.mode,
+        book,
+        tensor.tensor_key,
+        tensor.tokens_per_unit,
+        tensor.channels,
+        tensor.first_channel,
+        tensor.ranges,
+        tensor.slot_words,
+    )
+
+
+class _Grown:
+    """Memory of a GPU that grows when more is asked for."""
+
+    def __init__(self, device: int) -> None:
+        self._device = device
+        self._memory = Memory(0, device)
+
+    def room(self, nbytes: int) -> int:
+        if nbytes > self._memory.nbytes:
+            self._memory = Memory(nbytes + nbytes // 4, self._device)
+        return int(self._memory.address)
