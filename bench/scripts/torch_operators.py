@@ -25,13 +25,14 @@ from splitzip_kv.torch import Entry, Table
 
 DATA = pathlib.Path(__file__).parents[2] / "data" / "smollm2-135m"
 PAGE_TOKENS = 16
-AXES = "page,token,head,dim"
+HEADS_APART = "page,token,head,dim"
+ROWS = "page,token,dim"  # all heads of a token in one range
 
 
 class Case:
-    """`requests` of equal length in pages at random numbers; one cache a layer, K and V apart, as vLLM has them."""
+    """`requests` of equal length in pages at random numbers; K and V of each layer are caches of their own."""
 
-    def __init__(self, total_bytes: int, requests: int, device: str) -> None:
+    def __init__(self, total_bytes: int, requests: int, device: str, axes: str = ROWS) -> None:
         books = CodebookSet.load(DATA / "wikitext2.szcb")
         sample = kv_files.load(DATA / "gsm8k.safetensors")
         names = sorted(sample, key=lambda name: (int(name.split(".")[1]), name))
@@ -47,7 +48,8 @@ class Case:
             )
             pool = torch.from_numpy(whole.view(np.int16)).view(torch.bfloat16).to(device)
             self.pools.append(pool)
-            entries.append(Entry(pool, AXES, books.find(name), tensor_key=key))
+            view = pool.flatten(2) if axes == ROWS else pool
+            entries.append(Entry(view, axes, books.find(name), tensor_key=key))
         self.table = Table(self.pools, entries, max_tokens=self.pages_each * PAGE_TOKENS)
         numbers = np.random.default_rng(0).permutation(pages).astype(np.int32).reshape(requests, -1)
         self.page_table = torch.from_numpy(numbers).to(device)
@@ -75,8 +77,8 @@ def gpu_seconds(work, repeat: int) -> float:
     return statistics.median(times[2:])
 
 
-def throughput(mebibytes: int, repeat: int) -> dict:
-    case = Case(mebibytes << 20, 8, "cuda")
+def throughput(mebibytes: int, repeat: int, axes: str) -> dict:
+    case = Case(mebibytes << 20, 8, "cuda", axes)
     before = [pool.clone() for pool in case.pools]
     case.encode()
     for pool in case.pools:
@@ -119,7 +121,7 @@ def host_microseconds(work, calls: int = 100, rounds: int = 9) -> float:
 def calls_on_gpu() -> dict:
     case = Case(0, 1, "cuda")
     small = Case(0, 1, "cuda")
-    small.table = Table(case.pools[:1], [Entry(case.pools[0], AXES)], max_tokens=PAGE_TOKENS)
+    small.table = Table(case.pools[:1], [Entry(case.pools[0], HEADS_APART)], max_tokens=PAGE_TOKENS)
     small.buffers = small.table.buffers(1)
     one = torch.zeros(1, device="cuda")
     graph = torch.cuda.CUDAGraph()
@@ -139,7 +141,7 @@ def calls_on_cpu() -> dict:
     """Nothing to encode, so that only the way through torch and the checks is measured."""
     case = Case(0, 1, "cpu")
     case.counts.fill_(-1)
-    small = Table(case.pools[:1], [Entry(case.pools[0], AXES)], max_tokens=PAGE_TOKENS)
+    small = Table(case.pools[:1], [Entry(case.pools[0], HEADS_APART)], max_tokens=PAGE_TOKENS)
     buffers = small.buffers(1)
     return {
         "cpu_call_microseconds_60_caches": host_microseconds(case.encode),
@@ -161,7 +163,11 @@ def main() -> None:
     }
     if torch.cuda.is_available() and cuda.is_available():
         result["device"] = torch.cuda.get_device_name()
-        result |= throughput(given.mebibytes, given.repeat) | calls_on_gpu()
+        result |= {
+            "rows_of_384_bytes": throughput(given.mebibytes, given.repeat, ROWS),
+            "heads_of_128_bytes": throughput(given.mebibytes, given.repeat, HEADS_APART),
+            **calls_on_gpu(),
+        }
     text = json.dumps(result, indent=2) + "\n"
     print(text, end="")
     if given.json is not None:

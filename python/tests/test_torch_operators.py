@@ -265,7 +265,7 @@ def test_wrong_arguments(books, device):
         with pytest.raises(splitzip_kv.InvalidArgument, match=what):
             table.encode(page_table, token_counts, buffers)
     with pytest.raises(splitzip_kv.InvalidArgument, match="shapes, strides"):
-        torch.ops.splitzip.encode(table.handle, [pool[:, :4]], pages, counts, *vars(buffers).values())
+        torch.ops.splitzip.encode(table.handle, [pool[:, :4].clone()], pages, counts, *vars(buffers).values())
     with pytest.raises(splitzip_kv.InvalidArgument, match="no table"):
         torch.ops.splitzip.encode(0, [pool], pages, counts, *vars(buffers).values())
     with pytest.raises(splitzip_kv.InvalidArgument, match="none of the caches"):

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from splitzip_kv import Calibration, Layout
+from splitzip_kv import Calibration, Layout, cuda
 from splitzip_kv.transfer import Code, Options, Segment, Sender, TransferError
 from splitzip_kv.transfer.demo.cache import load_cache
 from splitzip_kv.transfer.demo.processes import Worker, WorkerFailed
@@ -72,6 +72,7 @@ def worker(role, files, **changes):
         "protocol": "tcp",
         "timeout": 20.0,
         "threads": 1,
+        "device": "cpu",
         "link_bytes": None,
     }
     return Worker(role, **(settings | changes))
@@ -145,6 +146,7 @@ def own_sender(files):
     """A sender in this process, so that its engine can be tampered with."""
     from splitzip_kv import CodebookSet
     from splitzip_kv.transfer.demo.cache import Pool
+
     pool = Pool(load_cache(files / "kv.safetensors"), 16, seed=3)
     pool.fill()
     sender = Sender(MooncakeEngine(), CodebookSet.load(files / "kv.szcb"), Options(timeout=10.0))
@@ -271,6 +273,9 @@ def test_the_command_says_what_is_wrong(files, tmp_path):
     assert done.returncode == 1 and f"{tmp_path / 'broken'}: " in done.stderr
     done = run_demo("--kv", files / "kv.safetensors", "--protocol", "carrier pigeon")
     assert done.returncode == 2 and "carrier pigeon" in done.stderr
+    if not cuda.is_available():
+        done = run_demo("--kv", files / "kv.safetensors", "--device", "cuda")
+        assert done.returncode == 1 and f"--device cuda: {cuda.problem()}" in done.stderr
 
 
 @pytest.mark.skipif(has_rdma_device(), reason="there is an RDMA device")

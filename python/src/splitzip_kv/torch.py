@@ -332,6 +332,7 @@ class _Call:
         self.frames, self.frame_bytes, self.results, self.failed = frames, frame_bytes, results, failed
         self.workspace, self.nonces, self.first_blocks = workspace, nonces, first_blocks
         self.addresses = [cache.data_ptr() for cache in caches]
+        # Those of the table's own caches are theirs, since it keeps them.
         if self.addresses != table._addresses and ([_shape(cache) for cache in caches] != table._shapes):
             raise InvalidArgument("the caches have other shapes, strides, types or alignment than those of the table")
         self.count = count = token_counts.shape[0] if token_counts.dim() == 1 else 0
