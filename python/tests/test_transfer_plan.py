@@ -27,7 +27,7 @@ def move(pair, name, raw_bytes=None):
     return request.plan, sum(part.raw_bytes for part in parts) / report.wire_bytes
 
 
-@pytest.mark.parametrize("rate, mode, ratio", [(1e7, Mode.TIERED, 1.4), (1e9, Mode.FIXED4, 1.28), (1e11, None, 0.95)])
+@pytest.mark.parametrize("rate, mode, ratio", [(1e7, Mode.TIERED, 1.4), (2.5e8, Mode.FIXED4, 1.28), (1e11, None, 0.95)])
 def test_the_link_chooses_the_mode(rate, mode, ratio):
     with Pair(speeds=SPEEDS, link_bytes_per_second=rate) as pair:
         plan, reached = move(pair, "a", raw_bytes=1 << 30)
@@ -37,7 +37,7 @@ def test_the_link_chooses_the_mode(rate, mode, ratio):
 
 
 def test_a_short_request_goes_raw_where_a_long_one_is_coded():
-    slow = (CodecSpeed(Mode.TIERED, 1.48, 5e9, 6e9, 5e-4, 5e-4),)
+    slow = (CodecSpeed(Mode.TIERED, 1.48, 5e9, 6e9, 4e-4, 4e-4),)
     with Pair(speeds=slow, link_bytes_per_second=1e8, slot_bytes=1 << 18) as pair:
         assert move(pair, "a")[0].speed is None
         assert move(pair, "b", raw_bytes=1 << 30)[0].speed is not None

@@ -27,6 +27,12 @@ if TYPE_CHECKING:
     from .sender import Sender
 
 
+# Speeds are measured alone. In a transfer threads wake each other for every frame, and both sides may share memory and processors:
+# bench/planner has what that costs.
+HAND_OVER = 1e-4
+LEAST_GAIN = 0.05
+
+
 @dataclasses.dataclass
 class OutgoingChunk:
     request: OutgoingRequest
@@ -234,13 +240,20 @@ class Session:
         rate = options.link_bytes_per_second or self.write_rate
         if not (options.speeds and rate and self.usable and self.frame_limit):
             return None
+        speeds = [
+            dataclasses.replace(
+                speed, encode_seconds=speed.encode_seconds + HAND_OVER, decode_seconds=speed.decode_seconds + HAND_OVER
+            )
+            for speed in options.speeds
+        ]
         plan = plan_transfer(
             raw_bytes,
-            options.speeds,
+            speeds,
             link_bytes_per_second=rate,
             raw_writes=-(-raw_bytes // self.frame_limit),
             smallest_slice_bytes=min(self.frame_limit, 1 << 16),
             largest_slice_bytes=self.frame_limit,
+            least_gain=LEAST_GAIN,
         )
         self.sender.metrics.add("plans_total", mode="raw" if plan.speed is None else plan.speed.mode.name.lower())
         return plan
