@@ -142,7 +142,7 @@ __device__ __forceinline__ void prepare_decode(const Batch& batch, DecodeShared<
                                                uint32_t lane) {
   const uint32_t stage = number % kStages;
   TileJob& job = shared.jobs[stage];
-  shared.ring.prepare(batch, job, kKernel, number, lane);
+  shared.ring.prepare(batch, shared.jobs, kKernel, number, lane);
   if (job.chunk_count - 1 < kTileChunks) {
     load_directory(batch, job, shared.directories[stage], lane);
   }

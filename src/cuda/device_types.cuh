@@ -120,8 +120,7 @@ inline constexpr uint32_t kGroupTiles = 128;  // whose spilled words are summed 
 
 struct BatchState {
   uint32_t tile_count;
-  uint32_t finished_blocks;  // of the last kernel of encoding
-  uint32_t failed;
+  uint32_t finished_blocks;      // of the last kernel of encoding
   uint32_t next_tile[kKernels];  // that a kernel's blocks deal out
 };
 

@@ -138,7 +138,7 @@ __device__ __forceinline__ void prepare_encode(const Batch& batch, EncodeShared<
                                                uint32_t lane) {
   const uint32_t stage = number % kStages;
   TileJob& job = shared.jobs[stage];
-  shared.ring.prepare(batch, job, kKernel, number, lane);
+  shared.ring.prepare(batch, shared.jobs, kKernel, number, lane);
   if (kKernel != kFixed4Kernel && job.chunk_count - 1 < kTileChunks) {
     const uint64_t from = batch.pair_tables + uint64_t{4 * kPairWords} * job.tensor.index;
     if (shared.pair_table_source[stage] != from) {

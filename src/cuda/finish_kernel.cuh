@@ -12,30 +12,35 @@ constexpr uint32_t kFinishThreads = 256;
 // Loads that do not keep what other blocks have changed meanwhile.
 __device__ __forceinline__ uint32_t load_fresh(const uint32_t& x) { return *const_cast<const volatile uint32_t*>(&x); }
 
-// The status is the last word that a receiver gets.
-__device__ inline void report(const Batch& batch, uint32_t f, uint64_t frame_bytes, uint32_t status) {
+// The status is the last word that a receiver gets. Returns whether it is one of failure.
+__device__ inline bool report(const Batch& batch, uint32_t f, uint64_t frame_bytes, uint32_t status) {
   splitzip_cuda_result& result = batch.results[f];
   result.frame_bytes = frame_bytes;
   result.reserved = 0;
   ptx::store_release_system(&result.status, status);
-  if (status != SPLITZIP_OK) atomicAdd(&batch.state->failed, 1);
+  return status != SPLITZIP_OK;
 }
-// By one block, after all frames are reported.
-__device__ inline void report_failed(const Batch& batch) {
-  __syncthreads();
-  if (threadIdx.x == 0) ptx::store_release_system(batch.failed, load_fresh(batch.state->failed));
+// Reports all frames, then how many have failed: by one block.
+template <class ReportFrame>
+__device__ inline void report_frames(const Batch& batch, const ReportFrame& report_frame) {
+  uint32_t failed = 0;
+  for (uint32_t first = 0; first < batch.frame_count; first += kFinishThreads) {
+    const uint32_t f = first + threadIdx.x;
+    failed += __syncthreads_count(f < batch.frame_count && report_frame(f));
+  }
+  if (threadIdx.x == 0) ptx::store_release_system(batch.failed, failed);
 }
 
-__device__ inline void complete_frame(const Batch& batch, uint32_t f) {
+__device__ inline bool complete_frame(const Batch& batch, uint32_t f) {
   const FramePlan& frame = batch.frames[f];
-  const uint32_t error = load_fresh(frame.error);
+  const uint32_t error = load_fresh(frame.error), spill_words = load_fresh(frame.spill_words),
+                 directory_sum = load_fresh(frame.directory_sum), entry_sum = load_fresh(frame.entry_sum);
   if (error != 0 || frame.data == 0) return report(batch, f, 0, error != 0 ? kErrorKey - error : SPLITZIP_OK);
-  const uint32_t spill_words = load_fresh(frame.spill_words);
   TwelveWords header = header_words(batch, frame, spill_words);
-  header.w[10] = hash_u64(HashDomain::kNonce, frame.nonce) + load_fresh(frame.directory_sum);
-  header.w[11] = hash_header(header) + load_fresh(frame.entry_sum);
+  header.w[10] = hash_u64(HashDomain::kNonce, frame.nonce) + directory_sum;
+  header.w[11] = hash_header(header) + entry_sum;
   store_words(frame.data, header);
-  report(batch, f, frame.known_bytes + uint64_t{4} * spill_words, SPLITZIP_OK);
+  return report(batch, f, frame.known_bytes + uint64_t{4} * spill_words, SPLITZIP_OK);
 }
 
 // The frame whose groups include `group`.
@@ -82,6 +87,21 @@ __device__ inline void order_spill(const Batch& batch, FramePlan& frame, uint32_
   const uint32_t first = group * kGroupTiles, tiles = min(kGroupTiles, frame.tile_count - first);
   const uint64_t tile = frame.tiles_before + first;
 
+  // The first spilled words of the warp's tiles: on their way while the sums are made.
+  constexpr uint32_t kTogether = 8;
+  const uint64_t staging = reinterpret_cast<uint64_t>(batch.staging) + 4 * tile * batch.staging_words;
+  const uint32_t step = parts * kWarps;
+  uint32_t words[kTogether], x[kTogether];
+  const auto from = [&](uint32_t i) { return staging + 4 * (uint64_t{i} * batch.staging_words); };
+  const auto load_first = [&](uint32_t i) {
+#pragma unroll
+    for (uint32_t k = 0; k < kTogether; ++k)
+      words[k] = i + k * step < tiles ? batch.remainders[tile + i + k * step] : 0;
+#pragma unroll
+    for (uint32_t k = 0; k < kTogether; ++k) x[k] = lane < words[k] ? ptx::load_4(from(i + k * step) + 4 * lane) : 0;
+  };
+  load_first(part * kWarps + warp);
+
   // The words before this group, and before each of its tiles.
   const uint32_t own = threadIdx.x < tiles ? batch.remainders[tile + threadIdx.x] : 0;
   uint32_t before = 0;
@@ -119,23 +139,13 @@ __device__ inline void order_spill(const Batch& batch, FramePlan& frame, uint32_
   }
   if (!fits) return;
   const uint64_t spill = frame.data + frame.known_bytes + uint64_t{4} * before;
-  const uint64_t staging = reinterpret_cast<uint64_t>(batch.staging) + 4 * tile * batch.staging_words;
-  const uint32_t step = parts * kWarps;
-  constexpr uint32_t kTogether = 4;
   for (uint32_t i = part * kWarps + warp; i < tiles; i += kTogether * step) {
-    uint32_t words[kTogether], x[kTogether];
-    const auto from = [&](uint32_t k) { return staging + 4 * (uint64_t{i + k * step} * batch.staging_words); };
-    const auto to = [&](uint32_t k) { return spill + 4 * uint64_t{sums.starts[i + k * step]}; };
+    if (i != part * kWarps + warp) load_first(i);
 #pragma unroll
     for (uint32_t k = 0; k < kTogether; ++k) {
-      const uint32_t t = i + k * step;
-      words[k] = t < tiles ? sums.starts[t + 1] - sums.starts[t] : 0;
-      x[k] = lane < words[k] ? ptx::load_4(from(k) + 4 * lane) : 0;
-    }
-#pragma unroll
-    for (uint32_t k = 0; k < kTogether; ++k) {
-      if (lane < words[k]) ptx::store_4(to(k) + 4 * lane, x[k]);
-      if (words[k] > 32) move_words(to(k), from(k), 32, words[k], lane);
+      const uint64_t to = spill + 4 * uint64_t{words[k] != 0 ? sums.starts[i + k * step] : 0};
+      if (lane < words[k]) ptx::store_4(to + 4 * lane, x[k]);
+      if (words[k] > 32) move_words(to, from(i + k * step), 32, words[k], lane);
     }
   }
 }
@@ -151,6 +161,7 @@ __global__ void __launch_bounds__(kFinishThreads)
     const uint32_t entries = batch.frame_count * batch.tensor_count;
     for (uint32_t e = threadIdx.x; e < entries; e += kFinishThreads) write_entry(batch, e);
   }
+  ptx::touch(reinterpret_cast<uint64_t>(batch.frames));
   ptx::wait_for_previous_grid();
   ptx::allow_next_grid();
   if (!last) {
@@ -169,22 +180,22 @@ __global__ void __launch_bounds__(kFinishThreads)
     while (ptx::load_acquire(&batch.state->finished_blocks) != gridDim.x - 1) ptx::pause();
   }
   __syncthreads();
-  for (uint32_t f = threadIdx.x; f < batch.frame_count; f += kFinishThreads) complete_frame(batch, f);
-  report_failed(batch);
+  report_frames(batch, [&](uint32_t f) { return complete_frame(batch, f); });
 }
 
 // What was found while decoding, and the two checksums.
 __device__ inline uint32_t judge_frame(const FramePlan& frame) {
   if (frame.data == 0) return SPLITZIP_OK;
-  const uint32_t error = load_fresh(frame.error);
+  const uint32_t error = load_fresh(frame.error), directory_sum = load_fresh(frame.directory_sum),
+                 entry_sum = load_fresh(frame.entry_sum);
   uint32_t status = error != 0 ? kErrorKey - error : SPLITZIP_OK;
   if (frame.live == 0) return status;
   const TwelveWords header = load_words(frame.data);
   const auto find = [&](bool wrong, uint32_t what) {
     if (wrong && (status == SPLITZIP_OK || what < status)) status = what;
   };
-  find(hash_header(header) + load_fresh(frame.entry_sum) != header.w[11], SPLITZIP_ERROR_CORRUPT_HEADER);
-  find(hash_words(HashDomain::kNonce, header.w[2], header.w[3]) + load_fresh(frame.directory_sum) != header.w[10],
+  find(hash_header(header) + entry_sum != header.w[11], SPLITZIP_ERROR_CORRUPT_HEADER);
+  find(hash_words(HashDomain::kNonce, header.w[2], header.w[3]) + directory_sum != header.w[10],
        SPLITZIP_ERROR_CORRUPT_DIRECTORY);
   return status;
 }
@@ -196,10 +207,8 @@ __global__ void __launch_bounds__(kFinishThreads) finish_decode_kernel(const __g
   ptx::wait_for_previous_grid();
   ptx::allow_next_grid();
   __syncthreads();
-  for (uint32_t f = threadIdx.x; f < batch.frame_count; f += kFinishThreads) {
-    report(batch, f, batch.frames[f].capacity, judge_frame(batch.frames[f]));
-  }
-  report_failed(batch);
+  report_frames(batch,
+                [&](uint32_t f) { return report(batch, f, batch.frames[f].capacity, judge_frame(batch.frames[f])); });
 }
 
 }  // namespace splitzip::cuda

@@ -92,10 +92,33 @@ __device__ inline const splitzip_cuda_rows& rows_of(const Batch& batch, const Te
   return batch.rows[uint64_t{frame} * batch.list_count + (batch.list_count > 1 ? tensor.row_list : 0)];
 }
 
+// A struct of the caller's, by loads that do not wait for one another.
+template <class T>
+__device__ inline T load_at_once(const T& from) {
+  static_assert(sizeof(T) % 8 == 0);
+  uint2 words[sizeof(T) / 8];
+  for (uint32_t k = 0; k < sizeof(T) / 8; ++k) words[k] = ptx::load_8(reinterpret_cast<uint64_t>(&from) + 8 * k);
+  T to;
+  memcpy(&to, words, sizeof(T));
+  return to;
+}
+
+// Sets words [first, end) to x, by one warp.
+__device__ inline void fill_words(uint32_t* words, uint32_t first, uint32_t end, uint32_t x, uint32_t lane) {
+  const uint64_t address = reinterpret_cast<uint64_t>(words);
+  const uint32_t aligned = min((first + 3) / 4 * 4, end), stop = max(end / 4 * 4, aligned);
+  if (first + lane < aligned) ptx::store_4(address + uint64_t{4} * (first + lane), x);
+  for (uint32_t i = aligned + 4 * lane; i < stop; i += 128)
+    ptx::store_16(address + uint64_t{4} * i, make_uint4(x, x, x, x));
+  if (stop + lane < end) ptx::store_4(address + uint64_t{4} * (stop + lane), x);
+}
+
 __global__ void __launch_bounds__(kPlanThreads) plan_kernel(const __grid_constant__ Batch batch) {
   __shared__ Totals warp_totals[32];
   __shared__ __align__(16) char near_sums_memory[kNearEntries * sizeof(Totals)];
   __shared__ __align__(16) char near_frames_memory[kNearFrames * sizeof(FrameSums)];
+  for (uint32_t line = threadIdx.x; line < 2 * batch.tensor_count; line += blockDim.x)
+    ptx::touch(reinterpret_cast<uint64_t>(batch.tensors) + uint64_t{128} * line);
   ptx::wait_for_previous_grid();
   ptx::allow_next_grid();
   const uint32_t entry_count = batch.frame_count * batch.tensor_count;
@@ -114,8 +137,9 @@ __global__ void __launch_bounds__(kPlanThreads) plan_kernel(const __grid_constan
     uint32_t status = SPLITZIP_OK;
     if (present) {
       const TensorRecord& tensor = batch.tensors[t];
-      const EntrySizes shape =
-          size_entry(tensor, check_rows(tensor, batch.requests[f], rows_of(batch, tensor, f), status));
+      const splitzip_cuda_request request = load_at_once(batch.requests[f]);
+      const splitzip_cuda_rows rows = load_at_once(rows_of(batch, tensor, f));
+      const EntrySizes shape = size_entry(tensor, check_rows(tensor, request, rows, status));
       mine = {shape.chunk_count, shape.tile_count, shape.section_bytes()};
     }
     Totals total;
@@ -141,8 +165,8 @@ __global__ void __launch_bounds__(kPlanThreads) plan_kernel(const __grid_constan
     const uint32_t f = batch.by_tensor_count.divide(e), t = e - f * batch.tensor_count;
     const FrameSums& frame = frames[f];
     const TensorRecord& tensor = batch.tensors[t];
-    const splitzip_cuda_request request = batch.requests[f];
-    const splitzip_cuda_rows rows = rows_of(batch, tensor, f);
+    const splitzip_cuda_request request = load_at_once(batch.requests[f]);
+    const splitzip_cuda_rows rows = load_at_once(rows_of(batch, tensor, f));
     const uint64_t data = reinterpret_cast<uint64_t>(request.frame);
     uint32_t status, spill_words = 0, error = frame.error;
     const uint32_t tokens = check_rows(tensor, request, rows, status);
@@ -195,7 +219,7 @@ __global__ void __launch_bounds__(kPlanThreads) plan_kernel(const __grid_constan
   // The entry of every tile, a warp an entry.
   for (uint32_t e = threadIdx.x / 32; e < entry_count; e += blockDim.x / 32) {
     const uint32_t end = min(e + 1 < entry_count ? sums[e + 1].tiles : carry.tiles, tile_count);
-    for (uint32_t i = sums[e].tiles + threadIdx.x % 32; i < end; i += 32) batch.tile_entries[i] = e;
+    fill_words(batch.tile_entries, min(sums[e].tiles, end), end, e, threadIdx.x % 32);
   }
 }
 

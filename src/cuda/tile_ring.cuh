@@ -17,6 +17,8 @@ struct Claim {
 
 template <uint32_t kStages>
 class TileRing {
+  static_assert(kStages >= 2, "a tile is told from the end by the one before it");
+
  public:
   // By all threads of the block.
   __device__ __forceinline__ void start() {
@@ -57,13 +59,22 @@ class TileRing {
   }
 
   // Prepares tile `number` of the block, by one warp, which calls publish() after what it adds.
-  __device__ __forceinline__ void prepare(const Batch& batch, TileJob& job, uint32_t kernel, uint32_t number,
-                                          uint32_t lane) {
+  __device__ __forceinline__ void prepare(const Batch& batch, TileJob (&jobs)[kStages], uint32_t kernel,
+                                          uint32_t number, uint32_t lane) {
     // The first tiles of all blocks are dealt out by number, the others as they are asked for. Each block's are in order, so that none is left when it
     // finds that there are no more.
     uint32_t* const counter = &batch.state->next_tile[kernel];
     const uint32_t dealt = kStages * gridDim.x;
-    if (number >= kStages) await(prepared_, number - 1);
+    TileJob& job = jobs[number % kStages];
+    if (number >= kStages) {
+      await(prepared_, number - 1);
+      if (jobs[(number - 1) % kStages].chunk_count == kNoMoreTiles) {
+        __syncwarp();  // no lane needs the former job any more
+        if (lane == 0) job.chunk_count = kNoMoreTiles;
+        __syncwarp();
+        return;
+      }
+    }
     for (uint32_t skip;;) {
       uint32_t tile = number * gridDim.x + blockIdx.x;
       if (number >= kStages) {
@@ -75,9 +86,6 @@ class TileRing {
       if (lane == 0 && skip > dealt) atomicMax(counter, skip - dealt);
       if (number < kStages) return;  // a tile without chunks
     }
-  }
-  __device__ __forceinline__ bool is_prepared(uint32_t number) {
-    return ptx::barrier_is_over(ptx::shared_address(&prepared_[number % kStages]), number / kStages & 1);
   }
   __device__ __forceinline__ void publish(uint32_t number) {
     ptx::arrive_barrier(ptx::shared_address(&prepared_[number % kStages]));
