@@ -12,7 +12,7 @@ struct Tuning {
   uint32_t stages;  // tiles of a block that are prepared or coded at a time
 };
 
-inline constexpr Tuning kEncode{5, 3};
+inline constexpr Tuning kEncode{6, 3};
 inline constexpr Tuning kDecode{6, 4};
 inline constexpr Tuning kGeneral{4, 2};       // of the kernels for everything but the usual case
 inline constexpr uint32_t kFinishBlocks = 4;  // of the last kernel, on a multiprocessor
