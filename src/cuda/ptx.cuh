@@ -103,8 +103,7 @@ __device__ __forceinline__ uint32_t load_1(uint64_t address) {
 }
 // Brings a line to the first cache, so that several come at once and not in turn.
 __device__ __forceinline__ void touch(uint64_t address) {
-  uint32_t w;
-  asm volatile("ld.global.u32 %0, [%1];" : "=r"(w) : "l"(address));
+  asm volatile("{ .reg .u32 w; ld.global.u32 w, [%0]; }" ::"l"(address));
 }
 __device__ __forceinline__ void store_16(uint64_t address, uint4 w) {
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(w.x), "r"(w.y), "r"(w.z), "r"(w.w)
