@@ -102,12 +102,12 @@ def same(got: torch.Tensor, wanted: torch.Tensor) -> bool:
 
 
 @contextlib.contextmanager
-def redis_server():
-    """Port and process of a server of its own, from Debian's redis-server or valkey-server."""
+def redis_server(program: str = "redis-server"):
+    """Port and process of a server of its own."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
-        command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", folder]
+        command = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", folder]
         server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         try:
             deadline = time.monotonic() + 20

