@@ -142,7 +142,9 @@ class Planner:
         size = row["bytes"] / slices
         encode, decode = (seconds + size / rate for seconds, rate in (self.codecs["encode"], self.codecs["decode"]))
         write = link[0] + size * row["wire_bytes"] / row["bytes"] / link[1]
-        return encode + write + decode + (slices - 1) * max(encode, write, decode)
+        # Over the host a slice goes down and up, and the two overlap with those of other slices: once more the time of a write.
+        hops = 2 if self.cases.link_of(row) == "host" else 1
+        return encode + hops * write + decode + (slices - 1) * max(encode, write, decode)
 
     def choose(self, link, *case):
         """(what the model takes of the measured ways, predicted seconds, raw row), or None. The encoder that writes into the peer is not in the model."""

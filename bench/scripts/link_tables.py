@@ -102,7 +102,7 @@ def render_planner(planner, processors):
                 body.append([link, shape, human(row["bytes"]), way, milliseconds(predicted), milliseconds(median(row)), f"{median(row) / predicted:.3f}", f"{gain:.3f}"])
     if body:
         text += "Codec and link are measured alone, fitted to the model of `splitzip_plan.h`, and each transfer is planned with the ways that were measured (the encoder that writes "
-        text += "into the peer is no stage of its own, so it is not in the model):\n\n"
+        text += "into the peer is no stage of its own, so it is not in the model; over the host a slice is written twice, which the model counts as one more write):\n\n"
         text += table(["link", "model", "raw bytes", "plan", "predicted ms", "took ms", "took / predicted", "speed-up"], body)
         text += f"The least speed-up over raw of a planned transfer is {least:.3f}.\n\n"
         images["planner"] = _plot([(link, found) for link, found in points.items()])
