@@ -44,6 +44,7 @@ struct PlanOptions {
   std::string speeds_path;
   std::string link;
   std::string latency = "0us";
+  std::string hand_over = "0us";
   std::vector<std::uint64_t> bytes;
   std::uint64_t page_bytes = 0;
   double least_gain = 0;
@@ -126,7 +127,12 @@ std::vector<std::string> plan_row(std::uint64_t bytes, const splitzip_plan& plan
 }
 
 int run_plan(const PlanOptions& options) {
-  const std::vector<splitzip_codec_speed> speeds = load_speeds(options.speeds_path);
+  std::vector<splitzip_codec_speed> speeds = load_speeds(options.speeds_path);
+  const double hand_over = parse_quantity(options.hand_over, kTimeUnits, "--hand-over");
+  for (splitzip_codec_speed& speed : speeds) {
+    speed.encode_seconds += hand_over;
+    speed.decode_seconds += hand_over;
+  }
   splitzip_plan_options input = SPLITZIP_PLAN_OPTIONS_INIT;
   input.link = {parse_quantity(options.link, kRateUnits, "--link"),
                 parse_quantity(options.latency, kTimeUnits, "--latency")};
@@ -174,6 +180,10 @@ void add_plan(CLI::App& app, Run& run) {
       ->type_name("RATE")
       ->required();
   command->add_option("--latency", options->latency, "What each write costs beside its bytes, as 20us (0us)")
+      ->type_name("TIME");
+  command
+      ->add_option("--hand-over", options->hand_over,
+                   "What handing a slice to the next stage costs, as 100us between threads (0us)")
       ->type_name("TIME");
   command->add_option("--bytes", options->bytes, "Size of a transfer, as 64MiB; may be repeated (64 KiB to 16 GiB)")
       ->type_name("SIZE")

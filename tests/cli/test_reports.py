@@ -219,6 +219,8 @@ def test_plan_follows_the_link(speeds):
     at_once = plan(speeds, "--link", "1Tbit/s", "--latency", "2us", "--bytes", "1MiB")["plans"][0]
     by_pages = plan(speeds, "--link", "1Tbit/s", "--latency", "2us", "--bytes", "1MiB", "--page-bytes", "1KiB")["plans"][0]
     assert (at_once["way"], by_pages["way"]) == ("plain", "fixed4")
+    handed = [plan(speeds, "--link", "1GB/s", "--bytes", "1MiB", "--hand-over", cost)["plans"][0] for cost in ("0us", "1ms")]
+    assert [row["way"] for row in handed] == ["tiered", "plain"]
 
 
 def test_plan_for_people(work, speeds):
