@@ -96,16 +96,16 @@ __device__ __forceinline__ void write_variable(const Batch& batch, const TileJob
   }
 }
 
-// Where the variable part of a chunk starts in the tile's: by the lengths of the chunks before it, which their warps have claimed earlier.
+// Words of the variable parts of a tile's first `count` chunks, once their warps have told them. Those have claimed them earlier than a later one.
 template <uint32_t kStages>
-__device__ __forceinline__ uint32_t find_start(const EncodeShared<kStages>& shared, const Claim& claim, uint32_t lane) {
-  const auto& [chunk, stage, number] = claim;
-  uint32_t before = 0;
-  if (lane < chunk) {
-    ptx::wait_barrier(ptx::shared_address(&shared.told[stage][lane]), number / kStages & 1);
-    before = shared.lengths[stage][lane];
+__device__ __forceinline__ uint32_t sum_lengths(const EncodeShared<kStages>& shared, const Claim& claim, uint32_t count,
+                                                uint32_t lane) {
+  uint32_t words = 0;
+  if (lane < count) {
+    ptx::wait_barrier(ptx::shared_address(&shared.told[claim.stage][lane]), claim.number / kStages & 1);
+    words = shared.lengths[claim.stage][lane];
   }
-  return ptx::sum_over_warp(before);
+  return ptx::sum_over_warp(words);
 }
 
 // f(rows, mode) with the constants that belong to the kernel's tiles.
@@ -155,13 +155,13 @@ __device__ __forceinline__ void prepare_encode(const Batch& batch, EncodeShared<
 
 // Directory and the rest of the slot of a tile whose chunks are encoded, by one warp.
 template <uint32_t kStages>
-__device__ __forceinline__ void end_tile(const Batch& batch, const EncodeShared<kStages>& shared, uint32_t stage,
+__device__ __forceinline__ void end_tile(const Batch& batch, const EncodeShared<kStages>& shared, const Claim& claim,
                                          uint32_t lane) {
-  const TileJob& job = shared.jobs[stage];
-  const uint32_t total = ptx::sum_over_warp(lane < kTileChunks ? shared.lengths[stage][lane] : 0);
+  const TileJob& job = shared.jobs[claim.stage];
+  const uint32_t total = sum_lengths(shared, claim, kTileChunks, lane);
 #pragma unroll 1
   for (uint32_t j = total + lane; j < job.slot_words; j += 32) ptx::store_4(job.slot + uint64_t{4} * j, 0);
-  write_directory(batch, job, shared.encoded[stage], total, lane);
+  write_directory(batch, job, shared.encoded[claim.stage], total, lane);
 }
 
 template <uint32_t kKernel>
@@ -190,14 +190,14 @@ __global__ void __launch_bounds__(kBlockThreads, encode_tuning<kKernel>().blocks
       const Encoded e = encode_with<kKernel>(tile, tile.chunks[chunk], ptx::shared_address(shared.pair_tables[stage]),
                                              post, variable, lane);
       if (lane == 0) shared.encoded[stage][chunk] = e;
-      const uint32_t start = find_start(shared, claim, lane);
+      const uint32_t start = sum_lengths(shared, claim, chunk, lane);
       __syncwarp();
       write_variable(batch, tile, variable, start, e.words, lane);
     } else {
       post.tell(0, lane);
     }
     if (shared.ring.end_chunk(claim, lane)) {
-      if (tile.chunk_count != 0) end_tile(batch, shared, stage, lane);
+      if (tile.chunk_count != 0) end_tile(batch, shared, claim, lane);
       prepare_encode<kKernel>(batch, shared, claim.number + kStages, lane);
     }
   }

@@ -25,7 +25,7 @@ class TileRing {
     if (threadIdx.x == 0) {
       for (uint32_t s = 0; s < kStages; ++s) {
         ptx::init_barrier(ptx::shared_address(&prepared_[s]), 32);
-        ptx::init_barrier(ptx::shared_address(&coded_[s]), kTileChunks);
+        ptx::init_barrier(ptx::shared_address(&coded_[s]), 32 * kTileChunks);
         ended_[s] = 0;
       }
       claimed_ = 0;
@@ -48,10 +48,8 @@ class TileRing {
   __device__ __forceinline__ bool end_chunk(Claim claim, uint32_t lane) {
     __syncwarp();
     uint32_t before = 0;
-    if (lane == 0) {
-      before = atomicAdd(&ended_[claim.stage], 1u);
-      ptx::arrive_barrier(ptx::shared_address(&coded_[claim.stage]));
-    }
+    if (lane == 0) before = atomicAdd(&ended_[claim.stage], 1u);
+    ptx::arrive_barrier(ptx::shared_address(&coded_[claim.stage]));
     if (ptx::from_lane(before, 0) != kTileChunks - 1) return false;
     await(coded_, claim.number);
     if (lane == 0) ended_[claim.stage] = 0;
