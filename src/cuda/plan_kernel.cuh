@@ -103,6 +103,27 @@ __device__ inline T load_at_once(const T& from) {
   return to;
 }
 
+// What is planned for an entry before its place is known.
+struct EntryInput {
+  splitzip_cuda_request request;
+  splitzip_cuda_rows rows;
+  uint32_t frame, tensor;
+  uint32_t tokens;  // that are to be coded
+  uint32_t status;
+  EntrySizes shape;
+};
+
+__device__ inline EntryInput load_entry(const Batch& batch, uint32_t e) {
+  EntryInput input;
+  input.frame = batch.by_tensor_count.divide(e), input.tensor = e - input.frame * batch.tensor_count;
+  const TensorRecord& tensor = batch.tensors[input.tensor];
+  input.request = load_at_once(batch.requests[input.frame]);
+  input.rows = load_at_once(rows_of(batch, tensor, input.frame));
+  input.tokens = check_rows(tensor, input.request, input.rows, input.status);
+  input.shape = size_entry(tensor, input.tokens);
+  return input;
+}
+
 // Sets words [first, end) to x, by one warp.
 __device__ inline void fill_words(uint32_t* words, uint32_t first, uint32_t end, uint32_t x, uint32_t lane) {
   const uint64_t address = reinterpret_cast<uint64_t>(words);
@@ -128,28 +149,25 @@ __global__ void __launch_bounds__(kPlanThreads) plan_kernel(const __grid_constan
   for (uint32_t f = threadIdx.x; f < batch.frame_count; f += blockDim.x) frames[f].error = 0;
 
   // Shape of every entry, and its place by running sums over the whole batch.
+  EntryInput input{};  // kept for the second pass, if a thread has but one entry
   Totals carry{};
   for (uint32_t first = 0; first < entry_count; first += blockDim.x) {
     const uint32_t e = first + threadIdx.x;
     const bool present = e < entry_count;
-    const uint32_t f = batch.by_tensor_count.divide(present ? e : 0), t = (present ? e : 0) - f * batch.tensor_count;
     Totals mine{};
-    uint32_t status = SPLITZIP_OK;
     if (present) {
-      const TensorRecord& tensor = batch.tensors[t];
-      const splitzip_cuda_request request = load_at_once(batch.requests[f]);
-      const splitzip_cuda_rows rows = load_at_once(rows_of(batch, tensor, f));
-      const EntrySizes shape = size_entry(tensor, check_rows(tensor, request, rows, status));
-      mine = {shape.chunk_count, shape.tile_count, shape.section_bytes()};
+      input = load_entry(batch, e);
+      mine = {input.shape.chunk_count, input.shape.tile_count, input.shape.section_bytes()};
     }
     Totals total;
     const Totals after = carry + scan_block(mine, warp_totals, total);
     carry = carry + total;
     if (present) {
+      FrameSums& frame = frames[input.frame];
       sums[e] = after - mine;
-      if (t == 0) frames[f].before = after - mine;
-      if (t == batch.tensor_count - 1) frames[f].after = after;
-      if (status != SPLITZIP_OK) atomicMax(&frames[f].error, kErrorKey - status);
+      if (input.tensor == 0) frame.before = after - mine;
+      if (input.tensor == batch.tensor_count - 1) frame.after = after;
+      if (input.status != SPLITZIP_OK) atomicMax(&frame.error, kErrorKey - input.status);
     }
   }
   const uint32_t tile_count = min(carry.tiles, batch.tile_capacity);
@@ -162,15 +180,12 @@ __global__ void __launch_bounds__(kPlanThreads) plan_kernel(const __grid_constan
 
   // Addresses of every entry.
   for (uint32_t e = threadIdx.x; e < entry_count; e += blockDim.x) {
-    const uint32_t f = batch.by_tensor_count.divide(e), t = e - f * batch.tensor_count;
+    if (entry_count > blockDim.x) input = load_entry(batch, e);
+    const auto& [request, rows, f, t, tokens, wrong, shape] = input;
     const FrameSums& frame = frames[f];
     const TensorRecord& tensor = batch.tensors[t];
-    const splitzip_cuda_request request = load_at_once(batch.requests[f]);
-    const splitzip_cuda_rows rows = load_at_once(rows_of(batch, tensor, f));
     const uint64_t data = reinterpret_cast<uint64_t>(request.frame);
     uint32_t status, spill_words = 0, error = frame.error;
-    const uint32_t tokens = check_rows(tensor, request, rows, status);
-    const EntrySizes shape = size_entry(tensor, tokens);
     const Totals before = sums[e] - frame.before, all = frame.after - frame.before;
     const DirectoryShape directory = shape_directory(batch, all.chunks, all.tiles);
     const uint64_t known_bytes = directory.sections + all.bytes;
@@ -216,8 +231,10 @@ __global__ void __launch_bounds__(kPlanThreads) plan_kernel(const __grid_constan
     }
   }
 
-  // The entry of every tile, a warp an entry.
-  for (uint32_t e = threadIdx.x / 32; e < entry_count; e += blockDim.x / 32) {
+  // The entry of every tile, a warp an entry: by the warps that have no entry of their own to work on, if there are enough.
+  const uint32_t warps = blockDim.x / 32, warp = threadIdx.x / 32, entry_warps = (entry_count + 31) / 32,
+                 first_warp = entry_warps <= warps / 2 ? entry_warps : 0;
+  for (uint32_t e = warp - first_warp; warp >= first_warp && e < entry_count; e += warps - first_warp) {
     const uint32_t end = min(e + 1 < entry_count ? sums[e + 1].tiles : carry.tiles, tile_count);
     fill_words(batch.tile_entries, min(sums[e].tiles, end), end, e, threadIdx.x % 32);
   }
