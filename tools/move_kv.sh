@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Moves a KV cache from a prefill process to a decode process: installs what that needs, builds the Python package, and
-# runs `python -m splitzip_kv.transfer.demo`. On Debian 12 or 13 it needs nothing but a shell and root or sudo.
+# runs `python -m splitzip_kv.transfer.demo`. On Debian 12 or 13 it needs nothing but a shell and root or sudo. Where there are a
+# GPU and nvcc 13, the pools are in the GPU's memory, and it codes.
 #
 #   tools/move_kv.sh                                  the sample in data/
 #   tools/move_kv.sh --kv cache.safetensors           a cache of your own (tools/dump_kv.py makes one)
@@ -50,10 +51,14 @@ pip="$venv/bin/python -m pip install --disable-pip-version-check"
 "$venv/bin/python" -c 'import mooncake.engine, safetensors' 2> /dev/null ||
   quietly "Mooncake Transfer Engine" $pip mooncake-transfer-engine-non-cuda==0.3.13.post1 safetensors
 
+# The kernels take minutes to compile, so only where something can run them.
+cuda=OFF
+if nvidia-smi -L > /dev/null 2>&1; then cuda=AUTO; fi
+
 # The package is built again when something that it is made of has changed.
-sources=$(cd "$here" && find python src include cmake CMakeLists.txt -type f ! -name '*.pyc' -exec cksum {} + | sort | cksum)
+sources="$cuda $(cd "$here" && find python src include cmake CMakeLists.txt -type f ! -name '*.pyc' -exec cksum {} + | sort | cksum)"
 if [ "$sources" != "$(cat "$venv/built" 2> /dev/null)" ]; then
-  quietly "building splitzip-kv (a minute or two)" $pip "$here/python"
+  quietly "building splitzip-kv (some minutes)" $pip --config-settings=cmake.define.SPLITZIP_CUDA=$cuda "$here/python"
   echo "$sources" > "$venv/built"
 fi
 

@@ -7,7 +7,7 @@
 namespace splitzip::python {
 namespace {
 
-constexpr char kWhy[] = "this splitzip_kv was built without CUDA: there was no nvcc 13 or later";
+constexpr char kWhy[] = "this splitzip_kv was built without CUDA, which needs nvcc 13";
 
 [[noreturn]] void refuse() { throw StatusError(SPLITZIP_ERROR_DEVICE, kWhy); }
 

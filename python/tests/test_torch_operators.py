@@ -15,8 +15,8 @@ import splitzip_kv
 from splitzip_kv import ElementType, Layout, Mode, cuda, encode
 
 torch = pytest.importorskip("torch", reason="tools/test_torch.sh installs torch and runs these tests")
-operators = pytest.importorskip("splitzip_kv.torch")
-Entry, Table = operators.Entry, operators.Table
+import splitzip_kv.torch as operators  # noqa: E402
+from splitzip_kv.torch import Entry, Table  # noqa: E402
 
 HAS_GPU = torch.cuda.is_available() and cuda.is_available()
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not HAS_GPU, reason="no GPU, or built without CUDA"))]

@@ -45,7 +45,6 @@ from ._layout import TYPES, axis_numbers
 from ._tensor import Tensor
 
 ALIGNMENT = 16  # of frames
-WORKSPACE_ALIGNMENT = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +88,9 @@ class Buffers:
         return self.results[:, 1]
 
     def check(self) -> None:
-        """Wait for the results, and raise the error of the first request that failed."""
+        """Wait for the current stream, and raise the error of the first request that failed."""
+        if self.workspace.is_cuda:  # results may be pinned
+            torch.cuda.current_stream(self.workspace.device).synchronize()
         for request, status in enumerate(self.statuses.tolist()):
             if status:
                 raise BY_STATUS.get(status, InternalError)(f"request {request} failed")
