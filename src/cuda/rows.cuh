@@ -51,8 +51,11 @@ class ChunkRows<kAligned> {
  private:
   __device__ __forceinline__ uint64_t address(uint32_t i) const {
     if (job_.linear != 0) return job_.source + kVectorBytes * lane_ + 512 * i;
-    const uint32_t x = job_.first + 32 * i + lane_, token = tile_.tensor.by_row.divide(x);
-    return row_address(tile_, job_.row + token) + job_.source + kVectorBytes * (x - token * tile_.tensor.by_row.value);
+    const TensorRecord& tensor = tile_.tensor;
+    const uint32_t x = job_.first + 32 * i + lane_, token = tensor.by_row.divide(x);
+    const uint64_t row =
+        job_.strided != 0 ? static_cast<uint64_t>(token * tensor.row_stride) : row_address(tile_, job_.row + token);
+    return row + job_.source + kVectorBytes * (x - token * tensor.by_row.value);
   }
 
   const TileJob& tile_;

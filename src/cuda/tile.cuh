@@ -10,14 +10,15 @@ namespace splitzip::cuda {
 
 // A chunk, for its warp.
 struct alignas(16) ChunkJob {
-  uint64_t source;  // linear: the chunk's first value; else the offset of its range in a row
+  uint64_t source;  // linear: the chunk's first value; strided: the first row's; else the offset of its range in a row
   uint64_t bases;   // of its first vector; with kValues, of its range
   uint64_t rests;   // its pieces of the planes
   uint64_t codes;
   uint32_t vectors;
-  uint32_t linear;  // all its values lie in one piece of memory
+  uint32_t linear;   // all its values lie in one piece of memory
+  uint32_t strided;  // not linear, but its rows lie a stride apart, in one page
   uint32_t values;
-  uint32_t first;  // its first vector, in the unit
+  uint32_t first;  // its first vector, in the unit; strided: in the first row
   uint32_t row;    // position of the unit's first token in the page list
   uint32_t seed;   // of its checksum
 };
@@ -59,11 +60,10 @@ __device__ __forceinline__ uint64_t row_address(const TileJob& tile, uint32_t ro
   return page + static_cast<uint64_t>(row * tile.tensor.row_stride);
 }
 
-// Whether the tokens `first` to `last` of the page list (vectors in between included) lie in one piece.
-__device__ __forceinline__ bool rows_are_one_piece(const TensorRecord& tensor, uint32_t first, uint32_t last) {
-  if (first == last) return true;
-  if (tensor.dense == 0) return false;
-  return tensor.paged == 0 || tensor.by_page_tokens.divide(first) == tensor.by_page_tokens.divide(last);
+// Whether two tokens of the page list lie in one page.
+__device__ __forceinline__ bool in_one_page(const TensorRecord& tensor, uint32_t first, uint32_t last) {
+  return first == last || tensor.paged == 0 ||
+         tensor.by_page_tokens.divide(first) == tensor.by_page_tokens.divide(last);
 }
 
 // The job of chunk c of the tile, by one lane each; lane 0 also fills in what they share.
@@ -83,18 +83,23 @@ __device__ __forceinline__ void prepare_chunk(const Batch& batch, TileJob& job, 
   uint64_t source = static_cast<uint64_t>(place.range * tensor.range_stride);
   uint64_t bases = (batch.decoding != 0 ? tensor.shifted_bases : tensor.negated_bases) +
                    uint64_t{2} * place.range * tensor.table_stride;
-  bool linear = false;
+  bool linear = false, strided = false;
+  chunk.first = first;
   if (tensor.access == kAligned) {
-    const uint32_t token = tensor.by_row.divide(first), column = first - token * tensor.by_row.value;
+    const uint32_t token = tensor.by_row.divide(first), column = first - token * tensor.by_row.value,
+                   last = tensor.by_row.divide(first + place.vectors - 1);
     bases += kVectorBytes * column;
-    linear = rows_are_one_piece(tensor, row + token, row + tensor.by_row.divide(first + place.vectors - 1));
-    if (linear) source += row_address(job, row + token) + uint64_t{kVectorBytes} * column;
+    if (in_one_page(tensor, row + token, row + last)) {
+      linear = token == last || tensor.dense != 0, strided = !linear;
+      source += row_address(job, row + token) + (linear ? uint64_t{kVectorBytes} * column : 0);
+      if (strided) chunk.first = column;
+    }
   }
   chunk.source = source, chunk.bases = bases;
   chunk.rests = entry.rests + uint64_t{rest_bytes(tensor.mode)} * place.vectors_before;
   chunk.codes = entry.codes + uint64_t{code_bytes(tensor.mode)} * place.vectors_before;
-  chunk.vectors = place.vectors, chunk.linear = linear, chunk.values = place.values;
-  chunk.first = first, chunk.row = row;
+  chunk.vectors = place.vectors, chunk.linear = linear, chunk.strided = strided, chunk.values = place.values;
+  chunk.row = row;
   chunk.seed = content_seed(entry, tensor, place);
 }
 
