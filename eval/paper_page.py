@@ -4,7 +4,7 @@
 import json
 import statistics
 
-from . import published
+from . import gpu_page, published
 from .page import MADE_BY, made_by, percent, picture, plots, powers, table
 
 
@@ -347,4 +347,5 @@ def write(result, bench_results, images):
         + table6(result)
         + table7(result)
     )
-    return text + table8(bench_results) + figure5(result, images) + figure6(result, images) + types(result)
+    text += table8(bench_results) + gpu_page.roofline(bench_results, images) + gpu_page.transfers(bench_results)
+    return text + figure5(result, images) + figure6(result, images) + types(result)
