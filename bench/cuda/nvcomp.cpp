@@ -9,7 +9,7 @@ namespace splitzip::bench::nvcomp {
 namespace {
 
 // Names of values by nvCOMP's documentation.
-enum Type : std::uint32_t { kUnsignedShort = 3, kFloat16 = 10, kBits = 255 };
+enum Type : std::uint32_t { kUnsignedShort = 3, kFloat8E4M3 = 9, kFloat16 = 10, kFloat32 = 11, kBits = 255 };
 
 /// Both sides name type, sub-chunks and states, with the values that are usual anyway, and the decoder skips its validation:
 /// this lets it take its fastest kernel.
@@ -108,6 +108,17 @@ std::vector<Variant> variants() {
       {"LZ4 64K", "LZ4", k64, none, none},
       {"zstd 64K", "Zstd", k64, none, none},
   };
+}
+
+std::vector<Variant> variants_for(std::size_t value_bytes) {
+  const Type type = value_bytes == 1 ? kFloat8E4M3 : value_bytes == 2 ? kFloat16 : kFloat32;
+  const std::string name = value_bytes == 1 ? "ANS f8" : value_bytes == 2 ? "ANS fp16" : "ANS f32";
+  std::vector<Variant> variants;
+  for (const std::size_t kib : {64, 256}) {
+    variants.push_back(
+        {name + " " + std::to_string(kib) + "K", "ANS", kib << 10, ans(type, false), ans(type, true), true});
+  }
+  return variants;
 }
 
 }  // namespace splitzip::bench::nvcomp

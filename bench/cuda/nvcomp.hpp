@@ -61,6 +61,9 @@ struct Variant {
   bool main = false;  // also measured in a quick run
 };
 
+/// For 16-bit values.
 std::vector<Variant> variants();
+/// ANS in the mode that is meant for values of so many bytes.
+std::vector<Variant> variants_for(std::size_t value_bytes);
 
 }  // namespace splitzip::bench::nvcomp

@@ -71,6 +71,7 @@ class Run {
       const Arguments::Kv& kv = arguments_.caches[i];
       const std::vector<KvTensor> calibration = read_kv(kv.calibration), test = read_kv(kv.test);
       large(make_native(kv.name, calibration, test), true);
+      if (report_.wants("types")) types(kv.name, calibration, test);
       const Cache wide = make_wide(kv.name, calibration, test, kWideChannels, kWideLayers);
       large(wide, false);
       if (i != 0) continue;
@@ -199,7 +200,7 @@ class Run {
   /// All modes, and nvCOMP, on as much as a large request has.
   void large(const Cache& cache, bool native) {
     if (!report_.wants("main") && !(native && report_.wants("nvcomp"))) return;
-    const std::string rows = std::to_string(cache.channels * 2) + " B rows";
+    const std::string rows = std::to_string(cache.row_bytes()) + " B rows";
     Workload workload(cache, Content::kCache, {.name = rows}, std::min(512 * kMiB, arguments_.max_bytes), 0);
     if (report_.wants("main")) {
       for (const splitzip_mode mode : {SPLITZIP_MODE_TIERED, SPLITZIP_MODE_FIXED4, SPLITZIP_MODE_RAW}) {
@@ -213,6 +214,29 @@ class Run {
     if (!native || !report_.wants("nvcomp") || library_ == nullptr) return;
     for (const nvcomp::Variant& variant : nvcomp::variants()) {
       if (variant.main || !arguments_.quick) add_nvcomp("nvcomp", workload, variant);
+    }
+  }
+
+  /// The cache cast to each type, and as it is.
+  void types(const std::string& name, const std::vector<KvTensor>& calibration, const std::vector<KvTensor>& test) {
+#ifdef SPLITZIP_CUDA_ALL_TYPES
+    constexpr splitzip_element_type kTypes[] = {SPLITZIP_BF16, SPLITZIP_FP8_E4M3, SPLITZIP_FP8_E5M2, SPLITZIP_FP16,
+                                                SPLITZIP_FP32};
+#else
+    constexpr splitzip_element_type kTypes[] = {SPLITZIP_BF16};
+#endif
+    for (const splitzip_element_type type : kTypes) {
+      const Cache cache = make_native(name + " as " + splitzip_element_type_name(type), calibration, test, type);
+      const std::string rows = std::to_string(cache.row_bytes()) + " B rows";
+      Workload workload(cache, Content::kCache, {.name = rows}, std::min(512 * kMiB, arguments_.max_bytes), 0);
+      for (const splitzip_mode mode : {SPLITZIP_MODE_TIERED, SPLITZIP_MODE_FIXED4}) {
+        for (const bool checksums : {true, false}) {
+          if (checksums || !arguments_.quick) add_splitzip("types", workload, mode, checksums);
+        }
+      }
+      if (library_ == nullptr) continue;
+      for (const nvcomp::Variant& variant : nvcomp::variants_for(splitzip_element_bytes(type)))
+        add_nvcomp("types", workload, variant);
     }
   }
 

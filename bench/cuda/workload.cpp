@@ -24,20 +24,20 @@ bool chance(std::uint64_t number) { return static_cast<double>(mix(number) >> 11
 
 class Filler {
  public:
-  Filler(const CacheTensor& tensor, std::uint32_t channels, Content content, std::uint64_t seed)
-      : tensor_(tensor), channels_(channels), content_(content), seed_(seed) {
+  Filler(const CacheTensor& tensor, std::uint32_t channels, std::size_t row_bytes, Content content, std::uint64_t seed)
+      : tensor_(tensor), channels_(channels), row_bytes_(row_bytes), content_(content), seed_(seed) {
     splitzip_codebook_info facts = info(tensor.codebook);
     for (std::uint32_t c = 0; c < channels; ++c) bases_.push_back(facts.bases[facts.base_count == 1 ? 0 : c]);
   }
 
   /// Row number `token` of all, to `row`.
-  void write(std::uint64_t token, std::uint16_t* row) const {
-    const std::uint64_t tokens = tensor_.rows.size() / channels_;
-    const std::uint16_t* from = tensor_.rows.data() + token % tokens * channels_;
+  void write(std::uint64_t token, std::uint8_t* bytes) const {
+    const std::uint64_t tokens = tensor_.rows.size() / row_bytes_;
     const std::uint64_t number = seed_ << 48 ^ token * channels_;
     const auto clustered = static_cast<std::uint32_t>(kEscapes * channels_ + 0.5);
-    std::copy_n(from, channels_, row);
+    std::copy_n(tensor_.rows.data() + token % tokens * row_bytes_, row_bytes_, bytes);
     if (content_ == Content::kCache || (content_ == Content::kTokenEscapes && !chance(number))) return;
+    auto* row = reinterpret_cast<std::uint16_t*>(bytes);
     for (std::uint32_t c = 0; c < channels_; ++c) {
       switch (content_) {
         case Content::kCache: break;
@@ -62,6 +62,7 @@ class Filler {
 
   const CacheTensor& tensor_;
   std::uint32_t channels_;
+  std::size_t row_bytes_;
   Content content_;
   std::uint64_t seed_;
   std::vector<std::uint8_t> bases_;
@@ -71,17 +72,14 @@ class Filler {
 
 Workload::Workload(const Cache& cache, Content content, const Placement& placement, std::uint64_t wanted,
                    std::uint64_t total, std::uint32_t tensor_count)
-    : data(cache.name),
-      layout(placement.name),
-      row_bytes_(std::uint64_t{cache.channels} * 2),
-      page_tokens_(placement.page_tokens) {
+    : data(cache.name), layout(placement.name), row_bytes_(cache.row_bytes()), page_tokens_(placement.page_tokens) {
   const std::uint64_t count = tensor_count == 0 ? cache.tensors.size() : tensor_count;
   const std::uint64_t unit = page_tokens_ == 0 ? 1 : page_tokens_;  // pages are full
   tokens = static_cast<std::uint32_t>(std::max<std::uint64_t>(wanted / (count * row_bytes_ * unit), 1) * unit);
   bytes = count * row_bytes_ * tokens;
   sets = std::max<std::uint64_t>(total / bytes, 1);
   for (std::uint64_t t = 0; t < count; ++t) {
-    splitzip_tensor tensor = make_tensor(SPLITZIP_BF16, SPLITZIP_MODE_TIERED, cache.tensors[t].codebook, tokens,
+    splitzip_tensor tensor = make_tensor(cache.type, SPLITZIP_MODE_TIERED, cache.tensors[t].codebook, tokens,
                                          cache.channels / placement.ranges);
     tensor.ranges = placement.ranges;
     tensor.tokens_per_unit = placement.unit_tokens;
@@ -103,7 +101,7 @@ Workload::Workload(const Cache& cache, Content content, const Placement& placeme
 
 void Workload::fill(const Cache& cache, Content content) {
   const auto fill_tensor = [&](std::size_t t) {
-    const Filler filler(cache.tensors[t], cache.channels, content, t);
+    const Filler filler(cache.tensors[t], cache.channels, row_bytes_, content, t);
     auto* region = static_cast<std::uint8_t*>(layouts_at(host.data())[t].base);
     for (std::uint64_t set = 0; set < sets; ++set) {
       for (std::uint64_t token = 0; token < tokens; ++token) {
@@ -113,7 +111,7 @@ void Workload::fill(const Cache& cache, Content content) {
           place = page * page_tokens_ + token % page_tokens_;
         }
         std::uint8_t* row = region + set * set_stride() + place * row_bytes_;
-        filler.write(set * tokens + token, reinterpret_cast<std::uint16_t*>(row));
+        filler.write(set * tokens + token, row);
       }
     }
   };

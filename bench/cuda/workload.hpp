@@ -8,7 +8,7 @@
 
 namespace splitzip::bench {
 
-/// What is written over the values of the cache.
+/// What is written over the values of the cache, which are BF16 if it is anything.
 enum class Content {
   kCache,
   kSpreadEscapes,   // 1.23 % of the values get an exponent that escapes, anywhere

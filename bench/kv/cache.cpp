@@ -7,6 +7,7 @@
 #include <iterator>
 #include <utility>
 
+#include "cast.hpp"
 #include "cli/safetensors.hpp"
 #include "failure.hpp"
 
@@ -42,18 +43,18 @@ std::vector<std::uint16_t> gather(const std::vector<KvTensor>& tensors, const st
 
 /// One tensor for each list of parts.
 Cache make(const std::string& name, const std::vector<KvTensor>& calibration, const std::vector<KvTensor>& test,
-           const std::vector<std::vector<Part>>& lists) {
+           const std::vector<std::vector<Part>>& lists, splitzip_element_type type) {
   Cache cache;
   cache.name = name;
+  cache.type = type;
   cache.tokens = common_tokens(test);
   cache.channels = static_cast<std::uint32_t>(lists[0].size()) * test[0].dim;
   Calibration counts;
   for (std::size_t i = 0; i < lists.size(); ++i) {
-    const std::vector<std::uint16_t> samples = gather(calibration, lists[i]);
-    const Tensor tensor =
-        make_tensor(SPLITZIP_BF16, SPLITZIP_MODE_RAW, nullptr, common_tokens(calibration), cache.channels);
+    const std::vector<std::uint8_t> samples = cast_values(gather(calibration, lists[i]), type);
+    const Tensor tensor = make_tensor(type, SPLITZIP_MODE_RAW, nullptr, common_tokens(calibration), cache.channels);
     counts.add(std::to_string(i), cache.channels, tensor, std::as_bytes(std::span(samples)));
-    cache.tensors.push_back({gather(test, lists[i]), nullptr});
+    cache.tensors.push_back({cast_values(gather(test, lists[i]), type), nullptr});
   }
   cache.codebooks = counts.finish();
   for (std::size_t i = 0; i < lists.size(); ++i) cache.tensors[i].codebook = cache.codebooks.find(std::to_string(i));
@@ -106,14 +107,14 @@ std::vector<KvTensor> read_kv(const std::string& path) {
   }
 }
 
-Cache make_native(const std::string& name, const std::vector<KvTensor>& calibration,
-                  const std::vector<KvTensor>& test) {
+Cache make_native(const std::string& name, const std::vector<KvTensor>& calibration, const std::vector<KvTensor>& test,
+                  splitzip_element_type type) {
   check_alike(calibration, test);
   std::vector<std::vector<Part>> lists(test.size());
   for (std::size_t t = 0; t < test.size(); ++t) {
     for (std::uint32_t head = 0; head < test[0].heads; ++head) lists[t].push_back({t, head});
   }
-  return make(name, calibration, test, lists);
+  return make(name, calibration, test, lists, type);
 }
 
 Cache make_wide(const std::string& name, const std::vector<KvTensor>& calibration, const std::vector<KvTensor>& test,
@@ -129,7 +130,7 @@ Cache make_wide(const std::string& name, const std::vector<KvTensor>& calibratio
       lists[t].push_back({number / heads * 2 + t % 2, static_cast<std::uint32_t>(number % heads)});
     }
   }
-  return make(name, calibration, test, lists);
+  return make(name, calibration, test, lists, SPLITZIP_BF16);
 }
 
 }  // namespace splitzip::bench

@@ -23,19 +23,23 @@ std::vector<KvTensor> read_kv(const std::string& path);
 
 /// Token-major rows of one tensor, and its codebook.
 struct CacheTensor {
-  std::vector<std::uint16_t> rows;  // [tokens][channels]
+  std::vector<std::uint8_t> rows;  // [tokens][channels] values of the cache's type
   Codebook codebook = nullptr;
 };
 
 struct Cache {
   std::string name;
+  splitzip_element_type type = SPLITZIP_BF16;
   std::uint32_t channels = 0, tokens = 0;
   std::vector<CacheTensor> tensors;
   CodebookSet codebooks{nullptr};
+
+  std::uint32_t row_bytes() const { return channels * static_cast<std::uint32_t>(splitzip_element_bytes(type)); }
 };
 
-/// Each tensor of the files as it is: a row holds all heads of its layer.
-Cache make_native(const std::string& name, const std::vector<KvTensor>& calibration, const std::vector<KvTensor>& test);
+/// Each tensor of the files, as it is or cast to another type: a row holds all heads of its layer.
+Cache make_native(const std::string& name, const std::vector<KvTensor>& calibration, const std::vector<KvTensor>& test,
+                  splitzip_element_type type = SPLITZIP_BF16);
 
 /// K and V of `layers` layers of `channels` channels: since the models at hand are small, a row holds as many heads of
 /// neighbouring layers as it takes, and the layers start again where they end.

@@ -34,7 +34,7 @@ Memory::Memory(const Cache& cache, std::uint32_t tokens)
     tensors_.back().tokens_per_unit = 16;
     tensors_.back().tensor_key = tensors_.size();
     for (std::uint32_t token = 0; token < tokens; ++token, to += row_bytes_) {
-      std::memcpy(to, tensor.rows.data() + std::size_t{token % cache.tokens} * cache.channels, row_bytes_);
+      std::memcpy(to, tensor.rows.data() + std::size_t{token % cache.tokens} * row_bytes_, row_bytes_);
     }
   }
 }

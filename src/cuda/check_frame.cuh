@@ -14,9 +14,9 @@ struct EntrySizes {
   uint32_t full_blocks, full_chunks, full_vectors;
   uint32_t last_vectors, last_padding, last_chunks;
   uint32_t chunk_count, tile_count, slot_words;
-  uint64_t rest_bytes, code_bytes, slot_bytes;
+  uint64_t vectors, rest_bytes, code_bytes, slot_bytes;  // rest_bytes: of all rest planes, padded
 
-  __device__ uint64_t section_bytes() const { return pad16(rest_bytes) + pad16(code_bytes) + pad16(slot_bytes); }
+  __device__ uint64_t section_bytes() const { return rest_bytes + pad16(code_bytes) + pad16(slot_bytes); }
 };
 
 // Words of the slot of a full tile, if the first unit has so many vectors: default_slot_words() of the host.
@@ -33,14 +33,14 @@ __device__ inline EntrySizes size_entry(const TensorRecord& tensor, uint32_t tok
   shape.full_chunks = shape.full_blocks * tensor.ranges * tensor.by_unit_chunks.value;
   shape.full_vectors = shape.full_blocks * tensor.ranges * tensor.unit_vectors;
   const uint64_t last_values = uint64_t{tokens - shape.full_blocks * tensor.tokens_per_unit} * tensor.channels;
-  shape.last_vectors = static_cast<uint32_t>((last_values + kVectorValues - 1) / kVectorValues);
-  shape.last_padding = static_cast<uint32_t>(uint64_t{shape.last_vectors} * kVectorValues - last_values);
+  shape.last_vectors = static_cast<uint32_t>((last_values + tensor.vector_values - 1) / tensor.vector_values);
+  shape.last_padding = static_cast<uint32_t>(uint64_t{shape.last_vectors} * tensor.vector_values - last_values);
   shape.last_chunks = (shape.last_vectors + kChunkVectors - 1) / kChunkVectors;
   shape.chunk_count = shape.full_chunks + tensor.ranges * shape.last_chunks;
   shape.tile_count = (shape.chunk_count + kTileChunks - 1) / kTileChunks;
-  const uint64_t vectors = shape.full_vectors + uint64_t{tensor.ranges} * shape.last_vectors;
-  shape.rest_bytes = vectors * rest_bytes(tensor.mode);
-  shape.code_bytes = vectors * code_bytes(tensor.mode);
+  shape.vectors = shape.full_vectors + uint64_t{tensor.ranges} * shape.last_vectors;
+  shape.rest_bytes = tensor.planes.through_rests(kMaxPlanes - 2, shape.vectors);
+  shape.code_bytes = shape.vectors * tensor.planes.codes;
   shape.slot_words = choose_slot(tensor, shape.full_blocks != 0 ? tensor.unit_vectors : shape.last_vectors);
   shape.slot_bytes = 4 * (uint64_t{shape.chunk_count / kTileChunks} * shape.slot_words +
                           slot_size(shape.slot_words, shape.chunk_count % kTileChunks));
@@ -67,7 +67,11 @@ __device__ inline void for_each_padding(const Batch& batch, const EntryPlan& ent
     f(section + bytes, static_cast<uint32_t>(pad16(bytes) - bytes));
   };
   const EntrySizes shape = size_entry(tensor, entry.tokens);
-  padding(entry.rests, shape.rest_bytes);
+  uint64_t plane = entry.rests;
+  for (uint32_t p = 0; p < kMaxPlanes - 1; ++p) {
+    padding(plane, shape.vectors * tensor.planes.rests[p]);
+    plane = entry.rests + tensor.planes.through_rests(p, shape.vectors);
+  }
   padding(entry.codes, shape.code_bytes);
   padding(entry.slots, shape.slot_bytes);
   if (tensor.index != 0) return;

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
+#include <utility>
+
 #include "cuda/decode_kernel.cuh"
 #include "cuda/kernels.hpp"
 
 namespace splitzip::cuda {
 
 TileKernel decode_kernel_of(std::uint32_t kernel) {
-  switch (kernel) {
-    case kTieredKernel: return {decode_kernel<kTieredKernel>, decode_tuning<kTieredKernel>()};
-    case kFixed4Kernel: return {decode_kernel<kFixed4Kernel>, decode_tuning<kFixed4Kernel>()};
-    default: return {decode_kernel<kGeneralKernel>, decode_tuning<kGeneralKernel>()};
+  static constexpr auto kAll = []<std::uint32_t... kNumbers>(std::integer_sequence<std::uint32_t, kNumbers...>) {
+    return std::array{TileKernel{decode_kernel<kNumbers>, decode_tuning<kNumbers>()}...};
   }
+  (std::make_integer_sequence<std::uint32_t, kKernels>());
+  return kAll[kernel];
 }
 
 }  // namespace splitzip::cuda

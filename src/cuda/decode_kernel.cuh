@@ -4,7 +4,7 @@
 #pragma once
 
 #include "cuda/check_frame.cuh"
-#include "cuda/decode_chunk.cuh"
+#include "cuda/decode_element.cuh"
 #include "cuda/tile_ring.cuh"
 
 namespace splitzip::cuda {
@@ -29,11 +29,11 @@ struct DecodeShared {
   TileRing<kStages> ring;
 };
 
-// A record that a chunk of so many vectors can have.
-__device__ __forceinline__ bool record_is_good(uint32_t mode, uint32_t vectors, uint32_t record) {
-  const uint32_t raw = raw_words(mode, vectors), words = record & 0xff, kind = record >> 8;
+// A record that a chunk can have whose raw form has so many words.
+__device__ __forceinline__ bool record_is_good(uint32_t mode, uint32_t raw, uint32_t record) {
+  const uint32_t words = record & 0xff, kind = record >> 8;
   if (kind == kKindRaw) return words == raw;
-  return mode != kRaw && (kind == kKindCoded ? words <= raw : kind == kKindConstant && words == 1);
+  return kind == kKindCoded ? mode != kRaw && words <= raw : kind == kKindConstant && raw != 0 && words == 1;
 }
 
 // Loads the directory of a tile, checks its record, adds it to the directory checksum, and tells every chunk where its variable part lies: by one warp,
@@ -116,7 +116,7 @@ __device__ __forceinline__ Decoded decode_chunk(const Rows& rows, const TileJob&
 }
 
 template <uint32_t kKernel>
-__device__ __forceinline__ Decoded decode_with(const TileJob& tile, const ChunkJob& job, uint32_t kind, uint32_t tables,
+__device__ __forceinline__ Decoded decode_bf16(const TileJob& tile, const ChunkJob& job, uint32_t kind, uint32_t tables,
                                                Staged part, uint32_t lane) {
   const ChunkRows<kAligned> vectors(tile, job, lane);
   if constexpr (kKernel == kTieredKernel) return decode_chunk<kTiered>(vectors, tile, job, kind, tables, part, lane);
@@ -132,8 +132,25 @@ __device__ __forceinline__ Decoded decode_with(const TileJob& tile, const ChunkJ
 }
 
 template <uint32_t kKernel>
+__device__ __forceinline__ Decoded decode_with(const TileJob& tile, const ChunkJob& job, uint32_t kind, uint32_t tables,
+                                               Staged part, uint32_t lane) {
+  if constexpr (kKernel > kRawKernel) {
+    return decode_elements<Element<kKernel - kAnywhereKernel>, false>(ElementRows(tile, job, lane), tile, job, kind,
+                                                                      tables, part, lane);
+  } else if constexpr (kKernel == kRawKernel) {
+    return copy_back_elements(tile, job, lane);
+  } else if constexpr (kKernel > kGeneralKernel) {
+    return decode_aligned_elements<Element<kKernel - kAlignedKernel>>(tile, job, kind, tables, part, lane);
+  } else {
+    return decode_bf16<kKernel>(tile, job, kind, tables, part, lane);
+  }
+}
+
+template <uint32_t kKernel>
 constexpr Tuning decode_tuning() {
-  return kKernel == kGeneralKernel ? kGeneral : kDecode;
+  if (kKernel < kGeneralKernel) return kDecode;
+  if (kKernel == kGeneralKernel) return kGeneral;
+  return kKernel < kRawKernel ? kElementDecode : kElementAnywhere;
 }
 
 // Job and directory of a tile, by one warp.
@@ -157,7 +174,9 @@ __device__ __forceinline__ uint32_t decode_checked(const Batch& batch, const Til
   const ChunkJob& job = tile.chunks[chunk];
   const uint32_t record = directory.records[chunk];
   if (record == kBadRecord) return SPLITZIP_OK;  // told already
-  if (!record_is_good(tile.tensor.mode, job.vectors, record)) return SPLITZIP_ERROR_CORRUPT_DIRECTORY;
+  const uint32_t raw =
+      kKernel <= kGeneralKernel ? raw_words(tile.tensor.mode, job.vectors) : tile.tensor.planes.raw_words(job.vectors);
+  if (!record_is_good(tile.tensor.mode, raw, record)) return SPLITZIP_ERROR_CORRUPT_DIRECTORY;
   const Staged part{variable, fetch_variable(tile, directory, chunk, variable, lane)};
   if (chunk + 1 == tile.chunk_count && !rest_of_slot_is_zero(tile, directory.offsets[chunk] + part.words, lane))
     fail(batch, tile.entry.frame, SPLITZIP_ERROR_CORRUPT_PAYLOAD);

@@ -12,17 +12,22 @@ namespace splitzip::cuda {
 
 // How a kernel reaches the values of a vector.
 enum Access : uint32_t {
-  kAligned = 0,  // every vector lies in one row, 16-byte aligned
-  kValues = 1,   // value by value: odd channel counts, odd addresses
+  kAligned = 0,   // every vector lies in one row, 16-byte aligned
+  kValues = 1,    // value by value: odd channel counts, odd addresses; BF16
+  kAnywhere = 2,  // other types: what alignment there is shows when the chunk is coded
 };
 
 // Which kernel codes a tile.
 enum Kernel : uint32_t {
-  kTieredKernel = 0,   // the usual case: kAligned, mode tiered
-  kFixed4Kernel = 1,   // the same, mode fixed4
-  kGeneralKernel = 2,  // all else
+  kTieredKernel = 0,    // the usual case: BF16, kAligned, mode tiered
+  kFixed4Kernel = 1,    // the same, mode fixed4
+  kGeneralKernel = 2,   // all else of BF16
+  kAlignedKernel = 1,   // plus another element type: that type, kAligned, modes tiered and fixed4
+  kRawKernel = 8,       // mode raw of the other types
+  kAnywhereKernel = 7,  // plus one of them: that type, kAnywhere, modes tiered and fixed4
 };
-inline constexpr uint32_t kKernels = 3;
+inline constexpr uint32_t kKernels =
+    kAllTypes ? uint32_t{kAnywhereKernel} + uint32_t{SPLITZIP_BYTES} + 1 : uint32_t{kGeneralKernel} + 1;
 
 // One tensor of the table.
 struct alignas(128) TensorRecord {
@@ -30,13 +35,13 @@ struct alignas(128) TensorRecord {
   int64_t row_stride;
   int64_t range_stride;
   int64_t page_stride;
-  Divisor by_row;          // vectors of a row of one range; its values with kValues
+  Divisor by_row;          // vectors of a row of one range; its values with kValues and kAnywhere
   Divisor by_unit_chunks;  // chunks of a full unit
   Divisor by_ranges;
   Divisor by_page_tokens;
   Divisor by_tokens_per_unit;
-  uint64_t negated_bases;  // (-base) << 8 of each channel of each range, for encoding
-  uint64_t shifted_bases;  // base << 8, for decoding
+  uint64_t encoding_bases;  // of each channel of each range, as the element type has them
+  uint64_t decoding_bases;
   uint64_t tensor_key;
   uint64_t codebook_hash;
   uint32_t seed;          // of the tensor key, for the checksums
@@ -59,6 +64,12 @@ struct alignas(128) TensorRecord {
   uint8_t dense;  // rows of a range lie one after the other (inside of a page)
   uint8_t kernel;
   uint8_t default_slot;  // slot_words is for full chunks; an entry with others takes what is due to them
+  uint8_t value_bytes;
+  uint8_t vector_values;
+  uint8_t piece_bytes;  // 1, 2 or 4: what a row has a whole number of
+  uint8_t base_bytes;   // of an entry of the tables of bases
+  uint8_t whole_table;  // a range's bases go on for a chunk after its last channel
+  PlaneBytes planes;
 };
 
 // One entry of one frame of the batch. Addresses are of the frame unless it is said.

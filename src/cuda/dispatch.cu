@@ -25,7 +25,7 @@ std::uint64_t bound_tiles(const splitzip_cuda_table& table, std::uint32_t reques
     const auto chunks = [&](std::uint64_t tokens, std::uint64_t parts) {
       // Two bounds for `tokens` tokens of `parts` requests: whole units, and units of which the last chunk may be short.
       const std::uint64_t units = tokens / shape.tokens_per_unit + std::min<std::uint64_t>(parts, tokens);
-      const std::uint64_t full = multiply(tokens, shape.channels) / (kChunkVectors * kVectorValues) + 1;
+      const std::uint64_t full = multiply(tokens, shape.channels) / shape.chunk_values + 1;
       return multiply(shape.ranges, std::min(multiply(units, shape.unit_chunks), full + units));
     };
     const std::uint64_t each =

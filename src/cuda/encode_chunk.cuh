@@ -98,7 +98,7 @@ __device__ __forceinline__ uint2 join_halves(uint32_t first, uint32_t second, ui
 }
 
 // The lane's vectors from the last to the first, some loaded ahead of their use. What is not there is zero.
-template <bool kFull, class Rows>
+template <bool kFull, class Rows, int kAhead = kEncodeAhead>
 class VectorsAhead {
  public:
   __device__ __forceinline__ VectorsAhead(const Rows& rows, uint32_t vectors, uint32_t lane)
@@ -114,8 +114,6 @@ class VectorsAhead {
   }
 
  private:
-  static constexpr int kAhead = kEncodeAhead;
-
   __device__ __forceinline__ void load(int i) {
     ring_[i % kAhead] = kFull || 32 * i + lane_ < vectors_ ? rows_.load(i) : make_uint4(0, 0, 0, 0);
   }

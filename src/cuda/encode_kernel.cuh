@@ -3,7 +3,7 @@
 // Second kernel of encoding: planes, slots and the directory but for the tile records. A warp encodes a chunk.
 #pragma once
 
-#include "cuda/encode_chunk.cuh"
+#include "cuda/encode_element.cuh"
 #include "cuda/tile_ring.cuh"
 
 namespace splitzip::cuda {
@@ -110,7 +110,7 @@ __device__ __forceinline__ uint32_t sum_lengths(const EncodeShared<kStages>& sha
 
 // f(rows, mode) with the constants that belong to the kernel's tiles.
 template <uint32_t kKernel>
-__device__ __forceinline__ Encoded encode_with(const TileJob& tile, const ChunkJob& job, uint32_t pair_table,
+__device__ __forceinline__ Encoded encode_bf16(const TileJob& tile, const ChunkJob& job, uint32_t pair_table,
                                                const LengthPost& post, uint32_t variable, uint32_t lane) {
   const ChunkRows<kAligned> vectors(tile, job, lane);
   if constexpr (kKernel == kTieredKernel)
@@ -127,9 +127,27 @@ __device__ __forceinline__ Encoded encode_with(const TileJob& tile, const ChunkJ
                                         : encode_chunk<kRaw>(values, tile, job, pair_table, post, variable, lane);
 }
 
+// The same for tiles of any type.
+template <uint32_t kKernel>
+__device__ __forceinline__ Encoded encode_with(const TileJob& tile, const ChunkJob& job, uint32_t pair_table,
+                                               const LengthPost& post, uint32_t variable, uint32_t lane) {
+  if constexpr (kKernel > kRawKernel) {
+    return encode_elements<Element<kKernel - kAnywhereKernel>, false>(ElementRows(tile, job, lane), tile, job,
+                                                                      pair_table, post, variable, lane);
+  } else if constexpr (kKernel == kRawKernel) {
+    return copy_elements(tile, job, post, lane);
+  } else if constexpr (kKernel > kGeneralKernel) {
+    return encode_aligned_elements<Element<kKernel - kAlignedKernel>>(tile, job, pair_table, post, variable, lane);
+  } else {
+    return encode_bf16<kKernel>(tile, job, pair_table, post, variable, lane);
+  }
+}
+
 template <uint32_t kKernel>
 constexpr Tuning encode_tuning() {
-  return kKernel == kGeneralKernel ? kGeneral : kEncode;
+  if (kKernel < kGeneralKernel) return kEncode;
+  if (kKernel == kGeneralKernel) return kGeneral;
+  return kKernel < kRawKernel ? kElementEncode : kElementAnywhere;
 }
 
 // Job and pair table of a tile, by one warp.

@@ -11,7 +11,14 @@
 
 namespace splitzip::cuda {
 
-// What the kernels are written for: 16-bit values of which 8 bits are the rest.
+// Other element types than BF16 have kernels that equal the reference in an emulation and were not yet run on a GPU.
+#ifdef SPLITZIP_CUDA_ALL_TYPES
+inline constexpr bool kAllTypes = true;
+#else
+inline constexpr bool kAllTypes = false;
+#endif
+
+// Values of a vector of BF16, and of other 16-bit types.
 inline constexpr uint32_t kVectorValues = 8;
 
 enum Mode : uint32_t { kRaw = SPLITZIP_MODE_RAW, kFixed4 = SPLITZIP_MODE_FIXED4, kTiered = SPLITZIP_MODE_TIERED };
@@ -19,7 +26,30 @@ enum Kind : uint32_t { kKindCoded = 0, kKindRaw = 1, kKindConstant = 2 };
 
 __host__ __device__ constexpr uint64_t pad16(uint64_t n) { return (n + 15) & ~uint64_t{15}; }
 
-// Bytes that a vector has in the planes.
+// Bytes that a vector of some type has in each plane: rests[0] in mode raw is all of it.
+struct PlaneBytes {
+  uint8_t rests[kMaxPlanes - 1];
+  uint8_t codes;
+
+  __host__ __device__ static PlaneBytes of(const PlaneSet& planes, uint32_t mode) {
+    PlaneBytes bytes{};
+    const uint32_t rests = mode == kRaw ? 1 : planes.count - 1;
+    for (uint32_t p = 0; p < rests; ++p) bytes.rests[p] = static_cast<uint8_t>(planes.vector_bytes[p]);
+    if (mode != kRaw) bytes.codes = static_cast<uint8_t>(planes.vector_bytes[rests]);
+    return bytes;
+  }
+  // Bytes of the variable part of a raw chunk.
+  __host__ __device__ constexpr uint32_t left() const { return kVectorBytes - rests[0] - rests[1] - rests[2] - codes; }
+  __host__ __device__ constexpr uint32_t raw_words(uint32_t vectors) const { return (vectors * left() + 3) / 4; }
+  // Bytes of plane p and all before it, of so many vectors.
+  __host__ __device__ constexpr uint64_t through_rests(uint32_t p, uint64_t vectors) const {
+    uint64_t bytes = 0;
+    for (uint32_t q = 0; q <= p; ++q) bytes += pad16(vectors * rests[q]);
+    return bytes;
+  }
+};
+
+// The same of BF16.
 __host__ __device__ constexpr uint32_t rest_bytes(uint32_t mode) { return mode == kRaw ? 16 : 8; }
 __host__ __device__ constexpr uint32_t code_bytes(uint32_t mode) { return mode == kRaw ? 0 : mode == kFixed4 ? 4 : 2; }
 // Words of the variable part of a raw chunk of v vectors.

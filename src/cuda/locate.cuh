@@ -17,7 +17,8 @@ struct ChunkPlace {
   uint32_t vectors_before;  // of the entry
 };
 
-__device__ __forceinline__ ChunkPlace locate(const EntryPlan& entry, const TensorRecord& tensor, uint32_t chunk) {
+__device__ __forceinline__ ChunkPlace locate(const EntryPlan& entry, const TensorRecord& tensor, uint32_t chunk,
+                                             uint32_t vector_values = kVectorValues) {
   ChunkPlace place;
   uint32_t unit_vectors, padding;
   if (chunk < entry.full_chunks) {
@@ -38,7 +39,7 @@ __device__ __forceinline__ ChunkPlace locate(const EntryPlan& entry, const Tenso
   const uint32_t first = place.chunk * kChunkVectors;
   place.vectors_before += first;
   place.vectors = min(kChunkVectors, unit_vectors - first);
-  place.values = place.vectors * kVectorValues - (first + place.vectors == unit_vectors ? padding : 0);
+  place.values = place.vectors * vector_values - (first + place.vectors == unit_vectors ? padding : 0);
   return place;
 }
 

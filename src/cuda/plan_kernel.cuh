@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(kPlanThreads) plan_kernel(const __grid_constan
     }
     EntryPlan entry;
     entry.rests = data + directory.sections + before.bytes;
-    entry.codes = entry.rests + pad16(shape.rest_bytes);
+    entry.codes = entry.rests + shape.rest_bytes;
     entry.slots = entry.codes + pad16(shape.code_bytes);
     entry.records = data + directory.records + uint64_t{2} * before.chunks;
     entry.checksums = data + directory.checksums + uint64_t{4} * before.chunks;

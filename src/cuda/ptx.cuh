@@ -140,6 +140,11 @@ __device__ __forceinline__ uint4 load_shared_16(uint32_t address) {
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w) : "r"(address));
   return w;
 }
+__device__ __forceinline__ uint32_t load_shared_byte(uint32_t address) {
+  uint32_t w;
+  asm volatile("ld.shared.u8 %0, [%1];" : "=r"(w) : "r"(address));
+  return w;
+}
 __device__ __forceinline__ uint32_t load_shared_2(uint32_t address) {
   uint16_t w;
   asm volatile("ld.shared.u16 %0, [%1];" : "=h"(w) : "r"(address));

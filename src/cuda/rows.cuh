@@ -47,8 +47,6 @@ class ChunkRows<kAligned> {
     return ptx::load_2_constant(job_.bases + kVectorBytes * lane_ + 512 * i + 2 * k);
   }
   __device__ __forceinline__ uint32_t values_in(uint32_t) const { return kVectorValues; }
-
- private:
   __device__ __forceinline__ uint64_t address(uint32_t i) const {
     if (job_.linear != 0) return job_.source + kVectorBytes * lane_ + 512 * i;
     const TensorRecord& tensor = tile_.tensor;
@@ -58,6 +56,7 @@ class ChunkRows<kAligned> {
     return row + job_.source + kVectorBytes * (x - token * tensor.by_row.value);
   }
 
+ private:
   const TileJob& tile_;
   const ChunkJob& job_;
   uint32_t lane_;

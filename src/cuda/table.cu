@@ -9,14 +9,15 @@
 #include "codebook/codebook.hpp"
 #include "common/error.hpp"
 #include "cuda/decode_chunk.cuh"
+#include "cuda/element.cuh"
 #include "cuda/encode_chunk.cuh"
 #include "format/geometry.hpp"
 
 namespace splitzip::cuda {
 namespace {
 
-/// Base tables of kAligned are longer by a chunk for each range; tensors that would need more values than this go value by value.
-constexpr std::uint64_t kMaxAlignedTable = 1u << 20;
+/// Tables of bases that go on for a chunk after each range have no more entries than this.
+constexpr std::uint64_t kMaxWholeTable = 1u << 20;
 
 /// Device memory that is filled on the host first.
 class Image {
@@ -46,8 +47,10 @@ splitzip_status check_tensor(const splitzip_tensor& tensor, const splitzip_layou
     return fail(error, SPLITZIP_ERROR_INVALID_ARGUMENT, "struct_size of a tensor or layout is not that of this version",
                 where);
   }
-  if (tensor.type != SPLITZIP_BF16)
+  if (!kAllTypes && tensor.type != SPLITZIP_BF16)
     return fail(error, SPLITZIP_ERROR_UNSUPPORTED_TYPE, "only BF16 is coded on the GPU", where);
+  if (element_format(static_cast<std::uint32_t>(tensor.type)).bytes == 0)
+    return fail(error, SPLITZIP_ERROR_UNSUPPORTED_TYPE, "unknown element type", where);
   if (!is_mode(static_cast<std::uint32_t>(tensor.mode)))
     return fail(error, SPLITZIP_ERROR_UNSUPPORTED_MODE, "unknown mode", where);
   const bool coded = tensor.mode != SPLITZIP_MODE_RAW;
@@ -90,18 +93,30 @@ EntryShape entry_shape(const splitzip_tensor& tensor) {
 
 bool aligned(std::uint64_t x) { return x % kVectorBytes == 0; }
 
+/// Whether there is room for a table of bases that goes on for a chunk after the channels of each range.
+bool has_whole_table(const splitzip_tensor& tensor, std::uint32_t vector_values) {
+  return std::uint64_t{tensor.ranges} * (tensor.channels + kChunkVectors * vector_values) <= kMaxWholeTable;
+}
+
 Access choose_access(const splitzip_tensor& tensor, const splitzip_layout& layout) {
-  const bool whole = tensor.channels % kVectorValues == 0 && aligned(reinterpret_cast<std::uint64_t>(layout.base)) &&
+  const bool bf16 = tensor.type == SPLITZIP_BF16, raw = tensor.mode == SPLITZIP_MODE_RAW;
+  if (raw && !bf16) return kAnywhere;
+  const std::uint32_t vector_values = element_format(static_cast<std::uint32_t>(tensor.type)).values_per_vector();
+  const bool whole = tensor.channels % vector_values == 0 && aligned(reinterpret_cast<std::uint64_t>(layout.base)) &&
                      aligned(static_cast<std::uint64_t>(layout.row_stride)) &&
                      (tensor.ranges == 1 || aligned(static_cast<std::uint64_t>(layout.range_stride))) &&
                      (layout.page_tokens == 0 || aligned(static_cast<std::uint64_t>(layout.page_stride)));
-  const std::uint64_t table = std::uint64_t{tensor.ranges} * (tensor.channels + kChunkVectors * kVectorValues);
-  return whole && (tensor.mode == SPLITZIP_MODE_RAW || table <= kMaxAlignedTable) ? kAligned : kValues;
+  if (whole && (raw || has_whole_table(tensor, vector_values))) return kAligned;
+  return bf16 ? kValues : kAnywhere;
 }
 
-Kernel choose_kernel(std::uint32_t mode, std::uint32_t access) {
-  if (access != kAligned || mode == kRaw) return kGeneralKernel;
-  return mode == kTiered ? kTieredKernel : kFixed4Kernel;
+std::uint32_t choose_kernel(const TensorRecord& tensor) {
+  if (tensor.type == SPLITZIP_BF16) {
+    if (tensor.access != kAligned || tensor.mode == kRaw) return kGeneralKernel;
+    return tensor.mode == kTiered ? kTieredKernel : kFixed4Kernel;
+  }
+  if (tensor.mode == kRaw) return kRawKernel;
+  return (tensor.access == kAligned ? kAlignedKernel : kAnywhereKernel) + tensor.type;
 }
 
 /// Everything but addresses in device memory.
@@ -109,14 +124,17 @@ TensorRecord make_record(const splitzip_tensor& tensor, const splitzip_layout& l
                          std::uint32_t index) {
   TensorRecord record{};
   const std::uint64_t unit_values = std::uint64_t{tensor.tokens_per_unit} * tensor.channels;
+  const ElementFormat format = element_format(shape.type);
+  const std::uint32_t vector_values = format.values_per_vector();
+  const std::uint64_t row_bytes = std::uint64_t{tensor.channels} * format.bytes;
   record.base = reinterpret_cast<std::uint64_t>(layout.base);
   record.row_stride = layout.row_stride;
   record.range_stride = layout.range_stride;
   record.page_stride = layout.page_stride;
   record.access = static_cast<std::uint8_t>(choose_access(tensor, layout));
-  record.by_row = Divisor::of(record.access == kValues ? tensor.channels : tensor.channels / kVectorValues);
-  record.unit_vectors = static_cast<std::uint32_t>(divide_up(unit_values, kVectorValues));
-  record.unit_padding = static_cast<std::uint32_t>(std::uint64_t{record.unit_vectors} * kVectorValues - unit_values);
+  record.by_row = Divisor::of(record.access == kAligned ? tensor.channels / vector_values : tensor.channels);
+  record.unit_vectors = static_cast<std::uint32_t>(divide_up(unit_values, vector_values));
+  record.unit_padding = static_cast<std::uint32_t>(std::uint64_t{record.unit_vectors} * vector_values - unit_values);
   record.by_unit_chunks = Divisor::of(static_cast<std::uint32_t>(divide_up(record.unit_vectors, kChunkVectors)));
   record.by_ranges = Divisor::of(tensor.ranges);
   record.by_page_tokens = Divisor::of(std::max(layout.page_tokens, 1u));
@@ -134,12 +152,19 @@ TensorRecord make_record(const splitzip_tensor& tensor, const splitzip_layout& l
   record.type = static_cast<std::uint8_t>(tensor.type);
   record.mode = static_cast<std::uint8_t>(tensor.mode);
   record.paged = layout.page_tokens != 0;
-  record.dense = layout.row_stride == std::int64_t{2} * tensor.channels;
-  record.kernel = static_cast<std::uint8_t>(choose_kernel(record.mode, record.access));
+  record.dense = layout.row_stride >= 0 && static_cast<std::uint64_t>(layout.row_stride) == row_bytes;
+  record.kernel = static_cast<std::uint8_t>(choose_kernel(record));
+  record.value_bytes = format.bytes;
+  record.vector_values = static_cast<std::uint8_t>(vector_values);
+  record.piece_bytes = row_bytes % 4 == 0 ? 4 : row_bytes % 2 == 0 ? 2 : 1;
+  record.planes = PlaneBytes::of(plane_set(format, shape.mode), shape.mode);
   if (tensor.mode != SPLITZIP_MODE_RAW) {
     const auto& ranks = tensor.codebook->ranks;
     record.codebook_hash = tensor.codebook->hash;
-    record.table_stride = tensor.channels + (record.access == kAligned ? kChunkVectors * kVectorValues : 0);
+    record.base_bytes =
+        static_cast<std::uint8_t>(with_element(shape.type, [](auto element) { return decltype(element)::kBaseBytes; }));
+    record.whole_table = has_whole_table(tensor, vector_values);
+    record.table_stride = tensor.channels + (record.whole_table != 0 ? kChunkVectors : 1) * vector_values;
     for (int k = 0; k < 3; ++k) {
       record.deltas[k] = static_cast<std::uint32_t>(ranks[3 * k] | ranks[3 * k + 1] << 8 | ranks[3 * k + 2] << 16);
     }
@@ -147,18 +172,20 @@ TensorRecord make_record(const splitzip_tensor& tensor, const splitzip_layout& l
   return record;
 }
 
-/// Bases of the channels of all ranges, each range's repeated as far as its table goes.
-void make_base_tables(const splitzip_tensor& tensor, std::uint32_t stride, std::vector<std::uint16_t>& negated,
-                      std::vector<std::uint16_t>& shifted) {
+/// Bases of the channels of all ranges, each range's repeated as far as its table goes, as f(base) has them.
+template <class F>
+std::vector<std::uint8_t> make_base_table(const splitzip_tensor& tensor, const TensorRecord& record, F f) {
   const auto& bases = tensor.codebook->bases;
+  std::vector<std::uint8_t> table;
+  table.reserve(std::size_t{tensor.ranges} * record.table_stride * record.base_bytes);
   for (std::uint32_t range = 0; range < tensor.ranges; ++range) {
-    for (std::uint32_t k = 0; k < stride; ++k) {
+    for (std::uint32_t k = 0; k < record.table_stride; ++k) {
       const std::size_t channel = tensor.first_channel + std::size_t{range} * tensor.channels + k % tensor.channels;
-      const std::uint32_t base = bases[bases.size() == 1 ? 0 : channel];
-      shifted.push_back(static_cast<std::uint16_t>(base << 8));
-      negated.push_back(static_cast<std::uint16_t>(0u - (base << 8)));
+      const std::uint32_t entry = f(std::uint32_t{bases[bases.size() == 1 ? 0 : channel]});
+      for (std::uint32_t b = 0; b < record.base_bytes; ++b) table.push_back(static_cast<std::uint8_t>(entry >> 8 * b));
     }
   }
+  return table;
 }
 
 splitzip_status create(const splitzip_tensor* tensors, const splitzip_layout* layouts, const std::uint32_t* row_lists,
@@ -182,7 +209,7 @@ splitzip_status create(const splitzip_tensor* tensors, const splitzip_layout* la
   std::vector<TensorRecord> records(count);
   std::vector<std::uint32_t> pairs(kPairWords * count);
   const std::size_t records_at = image.append(records.data(), count);
-  std::vector<std::size_t> negated_at(count), shifted_at(count);
+  std::vector<std::size_t> encoding_at(count), decoding_at(count);
   for (std::size_t i = 0; i < count; ++i) {
     const EntryShape shape = entry_shape(tensors[i]);
     TensorRecord& record = records[i];
@@ -193,17 +220,21 @@ splitzip_status create(const splitzip_tensor* tensors, const splitzip_layout* la
         pairs[kPairWords * i + k / 16 * kPairStride + k % 16] =
             make_pair_entry(tensors[i].codebook->ranks.data(), k / 16, k % 16);
       }
-      std::vector<std::uint16_t> negated, shifted;
-      make_base_tables(tensors[i], record.table_stride, negated, shifted);
-      negated_at[i] = image.append(negated.data(), negated.size());
-      shifted_at[i] = image.append(shifted.data(), shifted.size());
+      with_element(record.type, [&](auto element) {
+        using E = decltype(element);
+        const auto encoding =
+            make_base_table(tensors[i], record, [](auto base) { return E::encoding_base(0u - base); });
+        const auto decoding = make_base_table(tensors[i], record, [](auto base) { return E::decoding_base(base); });
+        encoding_at[i] = image.append(encoding.data(), encoding.size());
+        decoding_at[i] = image.append(decoding.data(), decoding.size());
+      });
     }
     table.has_kernel[record.kernel] = true;
-    const std::uint32_t most = kTileChunks * raw_words(record.mode, kChunkVectors);
+    const std::uint32_t most = kTileChunks * record.planes.raw_words(kChunkVectors);
     const std::uint32_t least_slot = record.default_slot != 0 ? record.slot_words / 2 : record.slot_words;
     table.staging_words = std::max(table.staging_words, most - std::min(most, least_slot));
     table.shapes.push_back({tensors[i].tokens, tensors[i].tokens_per_unit, tensors[i].channels, tensors[i].ranges,
-                            record.by_unit_chunks.value});
+                            record.by_unit_chunks.value, kChunkVectors * record.vector_values});
   }
   SelectorTables selectors;
   for (std::uint32_t k = 0; k < 256; ++k)
@@ -224,7 +255,7 @@ splitzip_status create(const splitzip_tensor* tensors, const splitzip_layout* la
   }
   const auto address = reinterpret_cast<std::uint64_t>(table.memory);
   for (std::size_t i = 0; i < count; ++i) {
-    records[i].negated_bases = address + negated_at[i], records[i].shifted_bases = address + shifted_at[i];
+    records[i].encoding_bases = address + encoding_at[i], records[i].decoding_bases = address + decoding_at[i];
     image.at<TensorRecord>(records_at + i * sizeof(TensorRecord)) = records[i];
   }
   if (cudaMemcpy(table.memory, image.bytes().data(), image.bytes().size(), cudaMemcpyHostToDevice) != cudaSuccess) {

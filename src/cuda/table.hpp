@@ -18,6 +18,7 @@ struct splitzip_cuda_table {
     std::uint32_t channels;
     std::uint32_t ranges;
     std::uint32_t unit_chunks;
+    std::uint32_t chunk_values;
   };
 
   int device = 0;
@@ -28,7 +29,7 @@ struct splitzip_cuda_table {
   std::uint64_t selector_tables = 0;
   std::vector<Shape> shapes;
   std::uint32_t list_count = 1;
-  bool has_kernel[3] = {};          // by enum Kernel: whether a tensor is for that one
+  bool has_kernel[14] = {};         // by enum Kernel: whether a tensor is for that one
   std::uint32_t staging_words = 0;  // the most that a tile of any tensor can spill
 };
 

@@ -11,16 +11,17 @@ namespace splitzip::cuda {
 // A chunk, for its warp.
 struct alignas(16) ChunkJob {
   uint64_t source;  // linear: the chunk's first value; strided: the first row's; else the offset of its range in a row
-  uint64_t bases;   // of its first vector; with kValues, of its range
+  uint64_t bases;   // of its first vector; with kValues, and with kAnywhere if not linear, of its range
   uint64_t rests;   // its pieces of the planes
   uint64_t codes;
   uint32_t vectors;
-  uint32_t linear;   // all its values lie in one piece of memory
+  uint32_t linear;   // all its values lie in one piece of memory, in aligned vectors
   uint32_t strided;  // not linear, but its rows lie a stride apart, in one page
   uint32_t values;
-  uint32_t first;  // its first vector, in the unit; strided: in the first row
-  uint32_t row;    // position of the unit's first token in the page list
-  uint32_t seed;   // of its checksum
+  uint32_t first;           // its first vector, in the unit; strided: in the first row
+  uint32_t row;             // position of the unit's first token in the page list
+  uint32_t seed;            // of its checksum
+  uint32_t vectors_before;  // of the entry
 };
 
 inline constexpr uint32_t kNoMoreTiles = UINT32_MAX;
@@ -36,6 +37,7 @@ struct TileJob {
   uint32_t chunk_count;  // or kNoMoreTiles
   uint32_t slot_words;
   uint32_t padding_bases;
+  uint64_t more_rests[2];  // second and third rest plane of the entry; other types than BF16
 };
 
 // Codes 3 in a string of 2-bit codes.
@@ -66,8 +68,34 @@ __device__ __forceinline__ bool in_one_page(const TensorRecord& tensor, uint32_t
          tensor.by_page_tokens.divide(first) == tensor.by_page_tokens.divide(last);
 }
 
+// The token and the column, in values, of value n of a unit.
+__device__ __forceinline__ void find_value(const TensorRecord& tensor, uint64_t n, uint32_t& token, uint32_t& column) {
+  token = n < UINT32_MAX ? tensor.by_row.divide(static_cast<uint32_t>(n)) : static_cast<uint32_t>(n / tensor.channels);
+  column = static_cast<uint32_t>(n - uint64_t{token} * tensor.channels);
+}
+
+// With kAnywhere: fills in `source`, `bases` and `linear`.
+__device__ __forceinline__ void place_values(const TileJob& tile, ChunkJob& chunk) {
+  const TensorRecord& tensor = tile.tensor;
+  const uint64_t first = uint64_t{tensor.vector_values} * chunk.first;
+  uint32_t token, column, last, ignored;
+  find_value(tensor, first, token, column);
+  find_value(tensor, first + chunk.values - 1, last, ignored);
+  const uint64_t bases = chunk.bases + uint64_t{tensor.base_bytes} * column;
+  chunk.linear = 0;
+  if (chunk.values != tensor.vector_values * chunk.vectors ||
+      !in_one_page(tensor, chunk.row + token, chunk.row + last) || (token != last && tensor.dense == 0))
+    return;
+  const uint64_t source = chunk.source + row_address(tile, chunk.row + token) + uint64_t{tensor.value_bytes} * column;
+  if (source % kVectorBytes != 0) return;
+  if (tensor.mode != kRaw && (tensor.whole_table == 0 || bases % (tensor.base_bytes * tensor.vector_values) != 0))
+    return;
+  chunk.linear = 1, chunk.source = source, chunk.bases = bases;
+}
+
 // The job of chunk c of the tile, by one lane each; lane 0 also fills in what they share.
-__device__ __forceinline__ void prepare_chunk(const Batch& batch, TileJob& job, uint32_t batch_tile, uint32_t c) {
+__device__ __forceinline__ void prepare_chunk(const Batch& batch, TileJob& job, uint32_t kernel, uint32_t batch_tile,
+                                              uint32_t c) {
   const EntryPlan& entry = job.entry;
   const TensorRecord& tensor = job.tensor;
   const uint32_t tile = batch_tile - entry.batch_tile, first_chunk = tile * kTileChunks;
@@ -75,20 +103,25 @@ __device__ __forceinline__ void prepare_chunk(const Batch& batch, TileJob& job, 
     job.batch_tile = batch_tile, job.tile = tile;
     job.slot = entry.slots + uint64_t{4} * tile * entry.slot_words;
     job.slot_words = slot_size(entry.slot_words, min(kTileChunks, entry.chunk_count - first_chunk));
-    job.padding_bases = tensor.mode == kTiered ? (tensor.deltas[0] & 0xff) * 0x01000100u : 0;
+    job.padding_bases = tensor.mode == kTiered
+                            ? (tensor.deltas[0] & 0xff) *
+                                  (kernel > kGeneralKernel && tensor.base_bytes == 1 ? 0x01010101u : 0x01000100u)
+                            : 0;
   }
-  const ChunkPlace place = locate(entry, tensor, first_chunk + c);
+  const bool bf16 = kernel <= kGeneralKernel;
+  const uint32_t base_bytes = bf16 ? 2 : tensor.base_bytes, vector_values = bf16 ? kVectorValues : tensor.vector_values;
+  const ChunkPlace place = locate(entry, tensor, first_chunk + c, vector_values);
   ChunkJob& chunk = job.chunks[c];
   const uint32_t first = place.chunk * kChunkVectors, row = entry.first_token + place.block * tensor.tokens_per_unit;
   uint64_t source = static_cast<uint64_t>(place.range * tensor.range_stride);
-  uint64_t bases = (batch.decoding != 0 ? tensor.shifted_bases : tensor.negated_bases) +
-                   uint64_t{2} * place.range * tensor.table_stride;
+  uint64_t bases = (batch.decoding != 0 ? tensor.decoding_bases : tensor.encoding_bases) +
+                   uint64_t{base_bytes} * place.range * tensor.table_stride;
   bool linear = false, strided = false;
   chunk.first = first;
   if (tensor.access == kAligned) {
     const uint32_t token = tensor.by_row.divide(first), column = first - token * tensor.by_row.value,
                    last = tensor.by_row.divide(first + place.vectors - 1);
-    bases += kVectorBytes * column;
+    bases += uint64_t{base_bytes * vector_values} * column;
     if (in_one_page(tensor, row + token, row + last)) {
       linear = token == last || tensor.dense != 0, strided = !linear;
       source += row_address(job, row + token) + (linear ? uint64_t{kVectorBytes} * column : 0);
@@ -96,11 +129,18 @@ __device__ __forceinline__ void prepare_chunk(const Batch& batch, TileJob& job, 
     }
   }
   chunk.source = source, chunk.bases = bases;
-  chunk.rests = entry.rests + uint64_t{rest_bytes(tensor.mode)} * place.vectors_before;
-  chunk.codes = entry.codes + uint64_t{code_bytes(tensor.mode)} * place.vectors_before;
+  chunk.rests = entry.rests + uint64_t{bf16 ? rest_bytes(tensor.mode) : tensor.planes.rests[0]} * place.vectors_before;
+  chunk.codes = entry.codes + uint64_t{bf16 ? code_bytes(tensor.mode) : tensor.planes.codes} * place.vectors_before;
   chunk.vectors = place.vectors, chunk.linear = linear, chunk.strided = strided, chunk.values = place.values;
   chunk.row = row;
   chunk.seed = content_seed(entry, tensor, place);
+  if (bf16) return;
+  if (tensor.access == kAnywhere) place_values(job, chunk);
+  chunk.vectors_before = place.vectors_before;
+  if (c == 0) {
+    const uint64_t vectors = entry.full_vectors + uint64_t{tensor.ranges} * entry.last_vectors;
+    for (uint32_t p = 0; p < 2; ++p) job.more_rests[p] = entry.rests + tensor.planes.through_rests(p, vectors);
+  }
 }
 
 // Fills in the job of a tile, by one warp, if it is one of the kernel's. If not, it returns the first tile after it that can be, otherwise 0.
@@ -120,7 +160,7 @@ __device__ __forceinline__ uint32_t prepare_tile(const Batch& batch, TileJob& jo
     __syncwarp();
     if (job.entry.live != 0 && job.tensor.kernel == kernel) {
       chunks = min(kTileChunks, job.entry.chunk_count - (tile - job.entry.batch_tile) * kTileChunks);
-      if (lane < chunks) prepare_chunk(batch, job, tile, lane);
+      if (lane < chunks) prepare_chunk(batch, job, kernel, tile, lane);
     } else {
       chunks = 0, skip = job.entry.batch_tile + job.entry.tile_count;
     }

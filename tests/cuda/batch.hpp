@@ -13,9 +13,18 @@
 
 namespace splitzip::test {
 
+/// What is coded on the GPU.
+#ifdef SPLITZIP_CUDA_ALL_TYPES
+inline constexpr auto kDeviceTypes = kTypes;
+#else
+inline constexpr std::array kDeviceTypes = {SPLITZIP_BF16};
+#endif
+inline constexpr bool kAllTypes = kDeviceTypes.size() > 1;
+
 enum class Content { kKv, kOutliers, kNoise, kConstant, kClusters };
 
 struct TensorSpec {
+  splitzip_element_type type = SPLITZIP_BF16;
   splitzip_mode mode = SPLITZIP_MODE_TIERED;
   std::uint32_t channels = 64;
   std::uint32_t ranges = 1;
@@ -40,16 +49,18 @@ struct BatchSpec {
   std::uint64_t seed = 1;
 };
 
-inline Bytes make_content(Content content, std::uint64_t tokens, std::uint32_t channels, std::uint64_t seed) {
-  Bytes values = kv_like(SPLITZIP_BF16, tokens, channels, seed, content == Content::kOutliers ? 20 : 300);
+inline Bytes make_content(splitzip_element_type type, Content content, std::uint64_t tokens, std::uint32_t channels,
+                          std::uint64_t seed) {
+  const std::uint32_t bytes = element(type).bytes;
+  Bytes values = kv_like(type, tokens, channels, seed, content == Content::kOutliers ? 20 : 300);
   if (content == Content::kNoise) return noise(values.size(), seed);
-  if (content == Content::kConstant) return repeat(0x1234, 2, values.size() / 2);
+  if (content == Content::kConstant) return repeat(0xFEDC1234, bytes, values.size() / bytes);
   if (content == Content::kClusters) {  // escapes in some channels, in some rows, and stretches of equal values
     const Bytes any = noise(values.size(), seed);
     for (std::uint64_t i = 0; i < values.size(); ++i) {
-      const std::uint64_t token = i / 2 / channels, channel = i / 2 % channels;
+      const std::uint64_t token = i / bytes / channels, channel = i / bytes % channels;
       if (channel % 50 == 7 || token % 60 == 5) values[i] = any[i];
-      if (token % 100 > 80) values[i] = i % 2 == 0 ? 0x55 : 0x66;
+      if (token % 100 > 80) values[i] = i % bytes == 0 ? 0x55 : 0x66;
     }
   }
   return values;
@@ -134,7 +145,7 @@ class BatchPair {
       for (std::size_t i = 0; i < tensors_.size(); ++i) {
         for (std::uint32_t t = 0; t < spec_.tokens[r]; ++t) {
           for (std::uint32_t range = 0; range < spec_.tensors[i].ranges; ++range) {
-            std::fill_n(mask.data() + (row_of(r, i, t, range) - pool_.data()), 2 * spec_.tensors[i].channels,
+            std::fill_n(mask.data() + (row_of(r, i, t, range) - pool_.data()), row_bytes(spec_.tensors[i]),
                         std::uint8_t{1});
           }
         }
@@ -189,6 +200,9 @@ class BatchPair {
   }
 
  private:
+  /// Of one range.
+  static std::uint32_t row_bytes(const TensorSpec& spec) { return spec.channels * element(spec.type).bytes; }
+
   void place() {
     std::uint32_t most = 1;
     for (const std::uint32_t tokens : spec_.tokens) most = std::max(most, tokens);
@@ -196,9 +210,9 @@ class BatchPair {
     std::size_t end = 0;
     for (const TensorSpec& spec : spec_.tensors) {
       const std::uint32_t row = spec.ranges * spec.channels;
-      codebooks_.push_back(std::make_unique<splitzip_codebook>(kv_codebook(SPLITZIP_BF16, spec.first_channel + row)));
+      codebooks_.push_back(std::make_unique<splitzip_codebook>(kv_codebook(spec.type, spec.first_channel + row)));
       splitzip_tensor tensor = splitzip_tensor_contiguous(
-          SPLITZIP_BF16, spec.mode, spec.mode == SPLITZIP_MODE_RAW ? nullptr : codebooks_.back().get(), most,
+          spec.type, spec.mode, spec.mode == SPLITZIP_MODE_RAW ? nullptr : codebooks_.back().get(), most,
           spec.channels);
       tensor.ranges = spec.ranges;
       tensor.first_channel = spec.first_channel;
@@ -210,13 +224,13 @@ class BatchPair {
       splitzip_layout layout = splitzip_layout_contiguous(nullptr, &tensor);
       layout.row_stride += spec.gap;
       if (spec.range_major) {
-        layout.row_stride = 2 * spec.channels + spec.gap;
+        layout.row_stride = row_bytes(spec) + spec.gap;
         layout.range_stride = layout.row_stride * rows;
       }
       layout.page_tokens = spec_.page_tokens;
       layouts_.push_back(layout);
       offsets_.push_back(end + spec_.shift);
-      end += (std::size_t{rows} * (2 * row + spec.ranges * spec.gap) + spec_.shift + 15) / 16 * 16 + 16;
+      end += (std::size_t{rows} * spec.ranges * (row_bytes(spec) + spec.gap) + spec_.shift + 15) / 16 * 16 + 16;
     }
     region_ = end;
 
@@ -245,11 +259,11 @@ class BatchPair {
       for (std::size_t i = 0; i < tensors_.size(); ++i) {
         const TensorSpec& spec = spec_.tensors[i];
         const std::uint32_t row = spec.ranges * spec.channels;
-        const Bytes values = make_content(spec.content, spec_.tokens[r], row, random_.next());
+        const Bytes values = make_content(spec.type, spec.content, spec_.tokens[r], row, random_.next());
+        const std::uint32_t bytes = row_bytes(spec);
         for (std::uint32_t t = 0; t < spec_.tokens[r]; ++t) {
           for (std::uint32_t range = 0; range < spec.ranges; ++range) {
-            std::copy_n(values.data() + (std::size_t{t} * row + range * spec.channels) * 2, 2 * spec.channels,
-                        row_of(r, i, t, range));
+            std::copy_n(values.data() + (std::size_t{t} * spec.ranges + range) * bytes, bytes, row_of(r, i, t, range));
           }
         }
       }

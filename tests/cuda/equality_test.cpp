@@ -8,25 +8,32 @@ namespace {
 
 class CudaEquality : public CudaTest {};
 
-TEST_F(CudaEquality, sizes_around_every_boundary) {
+// All element types, as a test each.
+class CudaTypes : public CudaTest, public ::testing::WithParamInterface<splitzip_element_type> {
+ protected:
+  splitzip_element_type type() const { return GetParam(); }
+};
+
+TEST_P(CudaTypes, sizes_around_every_boundary) {
+  const std::uint32_t chunk = element(type()).values_per_chunk(), vector = element(type()).values_per_vector();
   for (const splitzip_mode mode : kModes) {
     for (const std::uint32_t channels : {1u, 3u, 8u, 64u, 200u}) {
       // Values at which vectors, chunks, tiles and groups of tiles end, in tokens.
-      for (const std::uint32_t values :
-           {0u, 1u, 7u, 8u, 9u, 1023u, 1024u, 1025u, 8191u, 8192u, 8193u, 16384u, 100000u}) {
+      for (const std::uint32_t values : {0u, 1u, vector - 1, vector, vector + 1, chunk - 1, chunk, chunk + 1,
+                                         8 * chunk - 1, 8 * chunk, 8 * chunk + 1, 16 * chunk, 100 * chunk}) {
         for (const std::uint32_t more : {0u, 1u}) {
           const std::uint32_t tokens = values / channels + more;
           SCOPED_TRACE(::testing::Message()
                        << splitzip_mode_name(mode) << ", " << channels << " channels, " << tokens << " tokens");
           ASSERT_NO_FATAL_FAILURE(
-              expect_equal({.tensors = {{.mode = mode, .channels = channels}}, .tokens = {tokens}}));
+              expect_equal({.tensors = {{.type = type(), .mode = mode, .channels = channels}}, .tokens = {tokens}}));
         }
       }
     }
   }
 }
 
-TEST_F(CudaEquality, channels_and_units) {
+TEST_P(CudaTypes, channels_and_units) {
   for (const splitzip_mode mode : kModes) {
     for (const std::uint32_t channels : {1u,  2u,   5u,   7u,   8u,    9u,    16u,   24u,   63u,   64u,  65u,
                                          72u, 128u, 192u, 256u, 1000u, 1023u, 1024u, 4096u, 8191u, 8192u}) {
@@ -34,22 +41,24 @@ TEST_F(CudaEquality, channels_and_units) {
         const std::uint32_t tokens = channels > 500 ? 37 : 237;
         SCOPED_TRACE(::testing::Message()
                      << splitzip_mode_name(mode) << ", " << channels << " channels, units of " << unit);
-        ASSERT_NO_FATAL_FAILURE(expect_equal(
-            {.tensors = {{.mode = mode, .channels = channels, .tokens_per_unit = unit}}, .tokens = {tokens}}));
+        ASSERT_NO_FATAL_FAILURE(
+            expect_equal({.tensors = {{.type = type(), .mode = mode, .channels = channels, .tokens_per_unit = unit}},
+                          .tokens = {tokens}}));
       }
     }
   }
 }
 
-TEST_F(CudaEquality, pages_and_alignment) {
+TEST_P(CudaTypes, pages_and_alignment) {
   for (const std::uint32_t page : {1u, 2u, 3u, 16u, 64u, 256u}) {
     for (const std::uint32_t shift : {0u, 1u, 2u, 4u, 8u}) {
       for (const bool pointers : {false, true}) {
         SCOPED_TRACE(::testing::Message()
                      << "pages of " << page << ", shift " << shift << (pointers ? ", pointers" : ""));
-        const TensorSpec spec{.channels = 64, .ranges = 3, .first_channel = 5, .tokens_per_unit = 20};
-        const TensorSpec other{.mode = SPLITZIP_MODE_FIXED4, .channels = 40, .gap = 16};
-        ASSERT_NO_FATAL_FAILURE(expect_equal({.tensors = {spec, other},
+        const TensorSpec spec{.type = type(), .channels = 64, .ranges = 3, .first_channel = 5, .tokens_per_unit = 20};
+        const TensorSpec other{.type = type(), .mode = SPLITZIP_MODE_FIXED4, .channels = 40, .gap = 16};
+        const TensorSpec plain{.type = type(), .mode = SPLITZIP_MODE_RAW, .channels = 132, .gap = 12};
+        ASSERT_NO_FATAL_FAILURE(expect_equal({.tensors = {spec, other, plain},
                                               .tokens = {333, 0, 1, 64},
                                               .page_tokens = page,
                                               .page_pointers = pointers,
@@ -60,7 +69,8 @@ TEST_F(CudaEquality, pages_and_alignment) {
   }
 }
 
-TEST_F(CudaEquality, content_of_all_kinds) {
+TEST_P(CudaTypes, content_of_all_kinds) {
+  const std::uint32_t bytes = element(type()).bytes;
   for (const splitzip_mode mode : kModes) {
     for (const Content content :
          {Content::kKv, Content::kOutliers, Content::kNoise, Content::kConstant, Content::kClusters}) {
@@ -68,14 +78,18 @@ TEST_F(CudaEquality, content_of_all_kinds) {
         for (const std::uint32_t channels : {128u, 1024u, 33u}) {
           SCOPED_TRACE(::testing::Message() << splitzip_mode_name(mode) << ", content " << static_cast<int>(content)
                                             << ", slot " << slot << ", " << channels);
-          ASSERT_NO_FATAL_FAILURE(
-              expect_equal({.tensors = {{.mode = mode, .channels = channels, .slot_words = slot, .content = content}},
-                            .tokens = {400000 / channels + 3}}));
+          ASSERT_NO_FATAL_FAILURE(expect_equal(
+              {.tensors =
+                   {{.type = type(), .mode = mode, .channels = channels, .slot_words = slot, .content = content}},
+               .tokens = {800000 / bytes / channels + 3}}));
         }
       }
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(, CudaTypes, ::testing::ValuesIn(kDeviceTypes),
+                         [](const auto& type) { return std::string(splitzip_element_type_name(type.param)); });
 
 TEST_F(CudaEquality, batches) {
   BatchSpec spec;
@@ -92,6 +106,23 @@ TEST_F(CudaEquality, batches) {
   }
   spec.tensors = {{.channels = 8}};
   spec.tokens.assign(1500, 9);  // more than is planned in shared memory
+  ASSERT_NO_FATAL_FAILURE(expect_equal(spec));
+}
+
+// One row of DeepSeek's latent cache: 512 E4M3, four FP32 scales, 64 BF16; beside it an indexer's rows of 132 bytes.
+TEST_F(CudaEquality, mixed_rows_and_types) {
+  if (!kAllTypes) GTEST_SKIP() << "only BF16 is coded on the GPU";
+  BatchSpec spec;
+  spec.tensors = {{.type = SPLITZIP_FP8_E4M3, .channels = 512, .gap = 144},
+                  {.type = SPLITZIP_FP32, .channels = 4, .gap = 640},
+                  {.channels = 64, .gap = 528},
+                  {.type = SPLITZIP_BYTES, .mode = SPLITZIP_MODE_RAW, .channels = 132},
+                  {.type = SPLITZIP_FP8_E5M2, .channels = 128, .ranges = 2},
+                  {.type = SPLITZIP_FP16, .mode = SPLITZIP_MODE_FIXED4, .channels = 128}};
+  spec.tokens = {1000, 0, 1, 64, 333};
+  spec.page_tokens = 64;
+  ASSERT_NO_FATAL_FAILURE(expect_equal(spec));
+  spec.page_tokens = 0;
   ASSERT_NO_FATAL_FAILURE(expect_equal(spec));
 }
 
@@ -117,6 +148,7 @@ TEST_F(CudaEquality, random_batches) {
     spec.tensors.clear();
     for (std::uint32_t i = random.between(1, 4); i > 0; --i) {
       TensorSpec tensor;
+      tensor.type = kDeviceTypes[random.below(kDeviceTypes.size())];
       tensor.mode = kModes[random.below(3)];
       tensor.channels = random.chance(2) ? 8 * random.between(1, 40) : random.between(1, 300);
       tensor.ranges = random.between(1, 4);
