@@ -308,6 +308,9 @@ __device__ __forceinline__ Decoded decode_plain(const Rows& rows, const ChunkJob
   part.await();
   const uint32_t value = constant ? ptx::load_shared(part.variable) : 0;
   bool valid = value <= 0xffff;
+  const uint32_t left =
+      job.vectors * (kVectorBytes - rest_bytes(mode) - code_bytes(mode));  // bytes of the variable part
+  if (!constant && left % 4 != 0) valid &= ptx::load_shared_2(part.variable + left) == 0;
   uint64_t content = 0;
 #pragma unroll 1
   for (uint32_t i = 0; i < 4; ++i) {

@@ -118,6 +118,37 @@ TEST_F(CudaFailure, frames_of_something_else) {
   decode([](auto&, auto&, auto& frame, auto&) { frame[48 + 2 * 48] ^= 1; }, SPLITZIP_ERROR_CORRUPT_DIRECTORY);
 }
 
+// Request r has byte r of its frame damaged; those after the frame's length have none. Nothing in a frame may be anything.
+TEST_F(CudaFailure, every_byte_of_a_frame) {
+  const BatchSpec one{.tensors = {{.channels = 24, .content = Content::kNoise},  // raw chunks of three vectors
+                                  {.channels = 24, .tokens_per_unit = 3},
+                                  {.mode = SPLITZIP_MODE_FIXED4, .channels = 13, .content = Content::kOutliers},
+                                  {.mode = SPLITZIP_MODE_RAW, .channels = 5}},
+                      .tokens = {1}};
+  BatchSpec all = one;
+  all.tokens.assign(BatchPair(one).bound(0) + 1, 1);
+  BatchPair pair(all);
+  std::vector<Bytes> frames;
+  std::vector<std::uint64_t> sizes;
+  for (std::size_t r = 0; r < pair.requests(); ++r) {
+    frames.push_back(pair.encode_on_cpu(r));
+    sizes.push_back(frames.back().size());
+  }
+  DeviceBytes destination(pair.pool().size());
+  const Table table(pair.make_table(destination.data()));
+  for (const std::uint8_t damage : {0x01, 0x80, 0xff}) {
+    Call call(pair.make_rows(destination.data()), sizes, all, table.get());
+    for (std::size_t r = 0; r < pair.requests(); ++r) {
+      Bytes frame = frames[r];
+      if (r < frame.size()) frame[r] ^= damage;
+      call.set_frame(r, frame);
+    }
+    call.decode(table.get(), sizes);
+    for (std::size_t r = 0; r < pair.requests(); ++r)
+      EXPECT_EQ(call.result(r).status == SPLITZIP_OK, r >= sizes[r]) << "byte " << r << " of " << sizes[r];
+  }
+}
+
 TEST_F(CudaFailure, frames_of_another_codebook) {
   BatchPair pair(spec);
   std::vector<Bytes> frames;
