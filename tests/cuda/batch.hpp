@@ -391,6 +391,7 @@ class Call {
 
 /// Encodes and decodes the batch on both sides and compares every byte: frames, what lies around them, destinations and what lies around those.
 inline void expect_equal(const BatchSpec& spec) {
+  if (is_left_out()) return;
   BatchPair pair(spec);
   const Table table(pair.make_table(pair.device_pool().data()));
   ASSERT_NE(table, nullptr);

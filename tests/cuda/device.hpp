@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -21,6 +22,25 @@ inline constexpr int kPoison = 0xA5;
 
 inline void check_cuda(cudaError_t error) {
   if (error != cudaSuccess) throw std::runtime_error(cudaGetErrorString(error));
+}
+
+/// With SPLITZIP_CUDA_EVERY=n, true for most calls of a test after the third, but for every n-th: for runs in emulation, which take long.
+inline bool is_left_out() {
+  static const ::testing::TestInfo* test = nullptr;
+  static std::uint64_t calls = 0;
+  const ::testing::TestInfo* const current = ::testing::UnitTest::GetInstance()->current_test_info();
+  if (std::exchange(test, current) != current) calls = 0;
+  const char* every = std::getenv("SPLITZIP_CUDA_EVERY");
+  return every != nullptr && ++calls > 3 && calls % std::strtoull(every, nullptr, 10) != 0;
+}
+
+/// Starts a kernel on the default stream: <<<>>> for compilers that do not have it (tests/cuda/emulation).
+template <class... Parameters, class... Arguments>
+void launch(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, const Arguments&... arguments) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3{blocks};
+  config.blockDim = dim3{threads};
+  check_cuda(cudaLaunchKernelEx(&config, kernel, arguments...));
 }
 
 /// Memory of the device (or pinned host memory) that is filled with poison.

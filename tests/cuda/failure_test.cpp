@@ -136,7 +136,7 @@ TEST_F(CudaFailure, every_byte_of_a_frame) {
   }
   DeviceBytes destination(pair.pool().size());
   const Table table(pair.make_table(destination.data()));
-  for (const std::uint8_t damage : {0x01, 0x80, 0xff}) {
+  for (const std::uint8_t damage : std::initializer_list<std::uint8_t>{0x01, 0x80, 0xff}) {
     Call call(pair.make_rows(destination.data()), sizes, all, table.get());
     for (std::size_t r = 0; r < pair.requests(); ++r) {
       Bytes frame = frames[r];

@@ -37,7 +37,7 @@ void expect_round_trip(const Sizes& sizes, const std::vector<std::int32_t>* page
   tensor.tokens_per_unit = sizes.tokens_per_unit;
   const std::uint64_t count = std::uint64_t{sizes.tokens} * sizes.channels;
   DeviceBytes source(2 * count), destination(2 * count);
-  make_values<<<1024, 256>>>(source.as<std::uint16_t>(), count, 1);
+  launch(make_values, 1024, 256, source.as<std::uint16_t>(), count, 1);
   const auto make_table = [&](DeviceBytes& memory) {
     splitzip_layout layout = splitzip_layout_contiguous(memory.data(), &tensor);
     layout.page_tokens = page_tokens;
@@ -66,8 +66,8 @@ void expect_round_trip(const Sizes& sizes, const std::vector<std::int32_t>* page
   ASSERT_EQ(call.result(0).status, SPLITZIP_OK);
   DeviceBytes different(8, true);
   *different.as<unsigned long long>() = 0;
-  count_differences<<<1024, 256>>>(source.as<std::uint16_t>(), destination.as<std::uint16_t>(), count,
-                                   different.as<unsigned long long>());
+  launch(count_differences, 1024, 256, source.as<std::uint16_t>(), destination.as<std::uint16_t>(), count,
+         different.as<unsigned long long>());
   check_cuda(cudaDeviceSynchronize());
   EXPECT_EQ(*different.as<unsigned long long>(), 0u);
 }

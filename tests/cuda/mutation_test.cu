@@ -124,10 +124,10 @@ TEST_F(CudaMutation, damaged_frames) {
   const std::uint64_t damaged = blocks - (blocks + kControlEvery - 1) / kControlEvery;
   for (std::uint64_t round = 0; round * damaged < mutations; ++round) {
     check_cuda(cudaMemsetAsync(destination.data(), kPoison, destination.size()));
-    damage<<<blocks, 128>>>(device_places.as<Place>(), round);
+    launch(damage, blocks, 128, device_places.as<Place>(), round);
     ASSERT_EQ(splitzip_cuda_decode(table.get(), &call.batch(), nullptr), SPLITZIP_OK);
-    judge<<<blocks, 128>>>(call.batch().results, destination.data(), pair.device_pool().data(), is_value.data(),
-                           pair.region(), counts);
+    launch(judge, blocks, 128, call.batch().results, destination.data(), pair.device_pool().data(), is_value.data(),
+           pair.region(), counts);
   }
   check_cuda(cudaDeviceSynchronize());
   EXPECT_EQ(counts->wrong_values, 0u);

@@ -91,6 +91,7 @@ TEST_F(CudaStream, graph_replays) {
   Random random(3);
   const Bytes any = kv_like(SPLITZIP_BF16, 2 * kPages * kPage, kChannels, 5);
   for (int round = 0; round < 1000; ++round) {
+    if (is_left_out()) continue;
     // Other values, pages and counts; the destination has other pages than the source.
     Bytes values(any.size());
     const std::size_t turn = random.below(static_cast<std::uint32_t>(any.size() / kRow)) * kRow;
