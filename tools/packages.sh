@@ -28,3 +28,15 @@ as_root() {
     return 1
   fi
 }
+
+# install_packages NAME...: installs those that are missing, or says which, and ends the script.
+install_packages() {
+  missing=$(missing_packages "$@")
+  [ -n "$missing" ] || return 0
+  root=$(as_root) || {
+    echo "please install, as root: apt-get install$missing" >&2
+    exit 1
+  }
+  $root apt-get update -q
+  $root apt-get install -q -y --no-install-recommends $missing
+}

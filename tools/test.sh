@@ -25,15 +25,7 @@ packages='g++ cmake ninja-build pkg-config clang libclang-rt-dev libxxhash-dev l
 
 say "packages"
 . tools/packages.sh
-missing=$(missing_packages $packages)
-if [ -n "$missing" ]; then
-  root=$(as_root) || {
-    echo "please install, as root: apt-get install$missing" >&2
-    exit 1
-  }
-  $root apt-get update -q
-  $root apt-get install -q -y --no-install-recommends $missing
-fi
+install_packages $packages
 
 # The environment is made anew when a list of requirements changes.
 tree=cuda

@@ -34,15 +34,7 @@ case $engine in
 esac
 
 . tools/packages.sh
-missing=$(missing_packages $packages)
-if [ -n "$missing" ]; then
-  root=$(as_root) || {
-    echo "please install, as root: apt-get install$missing" >&2
-    exit 1
-  }
-  $root apt-get update -q
-  $root apt-get install -q -y --no-install-recommends $missing
-fi
+install_packages $packages
 
 if [ ! -e "$venv/installed" ]; then
   rm -rf "$venv"

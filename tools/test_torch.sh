@@ -16,15 +16,7 @@ torch=torch==${SPLITZIP_TORCH:-2.11.0}
 venv=$build/$torch
 
 . tools/packages.sh
-missing=$(missing_packages g++ libxxhash-dev libhwy-dev python3-dev python3-venv)
-if [ -n "$missing" ]; then
-  root=$(as_root) || {
-    echo "please install, as root: apt-get install$missing" >&2
-    exit 1
-  }
-  $root apt-get update -q
-  $root apt-get install -q -y --no-install-recommends $missing
-fi
+install_packages g++ libxxhash-dev libhwy-dev python3-dev python3-venv
 
 if [ ! -e "$venv/installed" ]; then
   rm -rf "$venv"
