@@ -61,11 +61,9 @@ Arguments parse(int argc, char** argv) {
       return n;
     };
     if (name == "--kv") {
-      const std::size_t equals = value.find('='), comma = value.rfind(',');
-      if (equals == std::string::npos || comma == std::string::npos || comma < equals)
-        usage("--kv takes NAME=CALIBRATION,TEST");
-      arguments.caches.push_back(
-          {value.substr(0, equals), value.substr(equals + 1, comma - equals - 1), value.substr(comma + 1)});
+      const std::optional<KvFiles> files = parse_kv_files(value);
+      if (!files) usage("--kv takes NAME=CALIBRATION,TEST");
+      arguments.caches.push_back(*files);
     } else if (name == "--nvcomp") {
       arguments.nvcomp = value;
     } else if (name == "--only") {

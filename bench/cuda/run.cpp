@@ -68,7 +68,7 @@ class Run {
     if (report_.wants("probe")) probe();
     const std::size_t count = arguments_.quick ? 1 : arguments_.caches.size();
     for (std::size_t i = 0; i < count; ++i) {
-      const Arguments::Kv& kv = arguments_.caches[i];
+      const KvFiles& kv = arguments_.caches[i];
       const std::vector<KvTensor> calibration = read_kv(kv.calibration), test = read_kv(kv.test);
       large(make_native(kv.name, calibration, test), true);
       if (report_.wants("types")) types(kv.name, calibration, test);

@@ -7,13 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "kv/cache.hpp"
+
 namespace splitzip::bench {
 
 struct Arguments {
-  struct Kv {
-    std::string name, calibration, test;
-  };
-  std::vector<Kv> caches;
+  std::vector<KvFiles> caches;
   std::string nvcomp, only, json;
   bool quick = false;
   std::uint64_t max_bytes = std::uint64_t{1024} << 20;

@@ -68,6 +68,12 @@ void check_alike(const std::vector<KvTensor>& calibration, const std::vector<KvT
 
 }  // namespace
 
+std::optional<KvFiles> parse_kv_files(const std::string& text) {
+  const std::size_t equals = text.find('='), comma = text.rfind(',');
+  if (equals == std::string::npos || comma == std::string::npos || comma < equals) return std::nullopt;
+  return KvFiles{text.substr(0, equals), text.substr(equals + 1, comma - equals - 1), text.substr(comma + 1)};
+}
+
 std::vector<KvTensor> read_kv(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw Failure("cannot open " + path);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,14 @@ struct KvTensor {
   std::uint32_t heads = 0, tokens = 0, dim = 0;
   std::vector<std::uint16_t> values;
 };
+
+/// What --kv names: safetensors files, and what their model is called.
+struct KvFiles {
+  std::string name, calibration, test;
+};
+
+/// NAME=CALIBRATION,TEST; nothing for what is no such text.
+std::optional<KvFiles> parse_kv_files(const std::string& text);
 
 /// BF16 tensors "layers.<n>.k" and "layers.<n>.v" of a file, in the order k 0, v 0, k 1, ... Throws Failure.
 std::vector<KvTensor> read_kv(const std::string& path);

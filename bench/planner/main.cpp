@@ -30,7 +30,8 @@ constexpr std::uint32_t kLayers = 8, kChannels = 1024;
 constexpr int kRounds = 9;
 
 struct Arguments {
-  std::string name, calibration, test, json;
+  KvFiles kv;
+  std::string json;
   std::uint32_t threads = 1;
   std::uint64_t largest = 256 * kMiB;
 };
@@ -51,7 +52,8 @@ class Run {
  public:
   explicit Run(const Arguments& arguments)
       : arguments_(arguments),
-        cache_(make_wide(arguments.name, read_kv(arguments.calibration), read_kv(arguments.test), kChannels, kLayers)),
+        cache_(make_wide(arguments.kv.name, read_kv(arguments.kv.calibration), read_kv(arguments.kv.test), kChannels,
+                         kLayers)),
         memory_(cache_, static_cast<std::uint32_t>(arguments.largest / (cache_.tensors.size() * kChannels * 2))) {
     if (arguments.threads > 1) {
       for (splitzip_workers** workers : {&encode_workers_, &decode_workers_}) {
@@ -69,7 +71,7 @@ class Run {
     char date[16];
     const std::time_t time = std::time(nullptr);
     std::strftime(date, sizeof date, "%Y-%m-%d", std::gmtime(&time));
-    result_ = {{"kv", arguments_.name},
+    result_ = {{"kv", arguments_.kv.name},
                {"threads", arguments_.threads},
                {"processors", std::thread::hardware_concurrency()},
                {"splitzip", splitzip_version()},
@@ -209,12 +211,9 @@ Arguments parse(int argc, char** argv) {
       return static_cast<std::uint32_t>(n);
     };
     if (name == "--kv") {
-      const std::size_t equals = value.find('='), comma = value.rfind(',');
-      if (equals == std::string::npos || comma == std::string::npos || comma < equals)
-        usage("--kv takes NAME=CALIBRATION,TEST");
-      arguments.name = value.substr(0, equals);
-      arguments.calibration = value.substr(equals + 1, comma - equals - 1);
-      arguments.test = value.substr(comma + 1);
+      const std::optional<KvFiles> files = parse_kv_files(value);
+      if (!files) usage("--kv takes NAME=CALIBRATION,TEST");
+      arguments.kv = *files;
     } else if (name == "--threads") {
       arguments.threads = number(256);
     } else if (name == "--largest-mib") {
@@ -225,7 +224,7 @@ Arguments parse(int argc, char** argv) {
       usage("no option " + name);
     }
   }
-  if (arguments.test.empty()) usage("no --kv");
+  if (arguments.kv.test.empty()) usage("no --kv");
   return arguments;
 }
 

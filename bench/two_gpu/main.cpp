@@ -65,12 +65,9 @@ Arguments parse(int argc, char** argv) {
     if (i + 1 == argc) usage("no option " + name + ", or it needs a value");
     const std::string value = argv[++i];
     if (name == "--kv") {
-      const std::size_t equals = value.find('='), comma = value.rfind(',');
-      if (equals == std::string::npos || comma == std::string::npos || comma < equals)
-        usage("--kv takes NAME=CALIBRATION,TEST");
-      arguments.name = value.substr(0, equals);
-      arguments.calibration = value.substr(equals + 1, comma - equals - 1);
-      arguments.test = value.substr(comma + 1);
+      const std::optional<KvFiles> files = parse_kv_files(value);
+      if (!files) usage("--kv takes NAME=CALIBRATION,TEST");
+      arguments.kv = *files;
     } else if (name == "--devices") {
       const std::vector<std::string> devices = split(value);
       if (devices.size() != 2) usage("--devices takes two numbers");
@@ -94,7 +91,7 @@ Arguments parse(int argc, char** argv) {
       usage("no option " + name);
     }
   }
-  if (arguments.test.empty()) usage("no --kv");
+  if (arguments.kv.test.empty()) usage("no --kv");
   return arguments;
 }
 

@@ -70,14 +70,14 @@ class Run {
   int all() {
     std::signal(SIGALRM, too_long);
     describe();
-    calibration_ = read_kv(arguments_.calibration);
-    test_ = read_kv(arguments_.test);
+    calibration_ = read_kv(arguments_.kv.calibration);
+    test_ = read_kv(arguments_.kv.test);
     bool first = true;
     for (const Shape& shape : kShapes) {
       const auto& wanted = arguments_.shapes;
       if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), shape.name) == wanted.end()) continue;
       alarm(arguments_.row_seconds);
-      const Cache cache = make_wide(arguments_.name, calibration_, test_, shape.channels, shape.layers);
+      const Cache cache = make_wide(arguments_.kv.name, calibration_, test_, shape.channels, shape.layers);
       const std::uint64_t tokens = arguments_.max_bytes / shape.token_bytes() / kPageTokens * kPageTokens;
       Pool from(arguments_.prefill, shape, tokens, 1), to(arguments_.decode, shape, tokens, 2);
       from.fill(cache);
@@ -142,7 +142,7 @@ class Run {
     facts_["driver_cuda"] = version(driver);
     facts_["toolkit"] = version(CUDART_VERSION);
     facts_["splitzip"] = splitzip_version();
-    facts_["kv"] = arguments_.name;
+    facts_["kv"] = arguments_.kv.name;
     facts_["date"] = date;
     std::printf("%s\n\n", facts_.dump().c_str());
   }

@@ -7,10 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "kv/cache.hpp"
+
 namespace splitzip::bench {
 
 struct Arguments {
-  std::string name, calibration, test;  // of --kv
+  KvFiles kv;
   std::string only, json;
   std::vector<std::string> shapes;  // empty: all
   int prefill = 0, decode = 1;      // devices
