@@ -6,6 +6,7 @@ import json
 from .page import made_by, picture, plots, table
 
 LINKS = "[links.md](links.md)"
+PAPER = "paper's Triton code"
 
 
 def attainable(copy, ratio):
@@ -30,18 +31,18 @@ def roofline(bench_results, images):
         first = next(row for row in measured["rows"] if row["group"] == "main")
         rows, points = [], {"encode": {}, "decode": {}}
         for row in measured["rows"]:
-            ours = row["group"] == "main"
-            named = f"splitzip {row['codec']}" if ours else f"nvCOMP {row['codec']}"
-            if row.get("failure") or row["data"] != first["data"] or not (ours or named.startswith("nvCOMP ANS")):
+            ours, papers = row["group"] == "main", row["codec"] == PAPER
+            named = row["codec"] if papers else f"splitzip {row['codec']}" if ours else f"nvCOMP {row['codec']}"
+            if row.get("failure") or not (ours or papers or named.startswith("nvCOMP ANS")):
                 continue
-            if row["layout"] != first["layout"] or (ours and not row["checksums"]):
+            if any(row[key] != first[key] for key in ("data", "layout", "bytes")) or (ours and not row["checksums"]):
                 continue
             limit = attainable(copy, row["ratio"])
             cells = [named, f"{row['ratio']:.3f}", f"{limit:,.0f}"]
             for way in ("encode", "decode"):
                 speed = row["bytes"] / row[way]["us"][1] / 1000
                 cells += [f"{speed:,.0f}", f"{speed / limit:.2f}"]
-                points[way].setdefault("splitzip" if ours else "nvCOMP ANS", []).append((row["ratio"], speed))
+                points[way].setdefault("splitzip" if ours else "paper's code" if papers else "nvCOMP ANS", []).append((row["ratio"], speed))
             rows.append(cells)
         text += f"{device}, {first['data']}, {first['bytes'] >> 20} MiB; device copy {copy:,.0f} GB/s:\n\n"
         text += table(["codec", "ratio", "L", "encode", "of L", "decode", "of L"], rows)

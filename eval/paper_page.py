@@ -51,11 +51,13 @@ def table1(result):
 def gpu_rows(path):
     """Of the first cache and layout that were measured."""
     measured = json.loads(path.read_text())
-    rows = [row for row in measured["rows"] if row["group"] in ("main", "nvcomp") and "failure" not in row]
+    rows = [row for row in measured["rows"] if row["group"] in ("main", "nvcomp", "paper") and "failure" not in row]
     for row in rows:
-        if (row["data"], row["layout"]) != (rows[0]["data"], rows[0]["layout"]):
+        if any(row[key] != rows[0][key] for key in ("data", "layout", "bytes")):
             continue
-        name = f"splitzip {row['codec']}" if row["group"] == "main" else f"nvCOMP {row['codec']}"
+        if row["group"] == "paper" and row["codec"] != gpu_page.PAPER:
+            continue  # measured again beside it
+        name = {"main": "splitzip ", "nvcomp": "nvCOMP ", "paper": "the "}[row["group"]] + row["codec"]
         if row.get("checksums") is False:
             name += ", no checksums"
         speeds = [f"{row['bytes'] / row[way]['us'][1] / 1000:,.0f}" for way in ("encode", "decode")]

@@ -20,7 +20,7 @@ import time
 
 import torch
 from decoder import MODELS, Layer, captured, intervals, rotary, weights
-from device_codec import Codec
+from device_codec import Codec, on_device
 from traffic import SLOTS, Raw, Receiving, Sending
 
 DATA = pathlib.Path(__file__).parents[2] / "data" / "smollm2-135m"
@@ -174,7 +174,7 @@ def percentile(values, share):
 
 
 def interference(arguments):
-    rows, cache = [], sample_cache()
+    rows, cache, codebooks = [], sample_cache(), (DATA / "wikitext2.szcb").read_bytes()
     whole = Whole(MODELS[0])
     sides = (
         ("prefill", True, whole.prefill(arguments.prompt), arguments.prompt, arguments.prefills, Sending),
@@ -196,7 +196,7 @@ def interference(arguments):
         raw_rate = add("raw", Raw(slice_bytes, sending))
         for max_sms in (8, 16, 0):
             for pace in (None, raw_rate):
-                codec = Codec(arguments.library, DATA / "wikitext2.szcb", cache, SLICE_TOKENS, SLOTS, max_sms)
+                codec = Codec(arguments.library, codebooks, on_device(cache, SLICE_TOKENS), SLOTS, max_sms=max_sms)
                 add("encoded", kind(codec, pace or 0.0), max_sms, pace)
                 codec.close()
         add("alone", None)

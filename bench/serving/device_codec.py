@@ -7,7 +7,7 @@ from ctypes import POINTER, byref, c_int32, c_int64, c_size_t, c_uint32, c_uint6
 
 import torch
 
-BF16, TIERED = 1, 2
+BF16, FIXED4, TIERED = 1, 1, 2
 DEFAULT_SLOT = 0xFFFFFFFF
 NO_STATUS = 0xFFFFFFFF
 PATIENCE = 20.0
@@ -59,35 +59,45 @@ class FrameSizes(ctypes.Structure):
     ]  # fmt: skip
 
 
+class EncodeOptions(ctypes.Structure):
+    _fields_ = [("struct_size", c_size_t), ("nonce", c_uint64), ("checksums", c_int32), ("workers", c_void_p)]
+
+
 class Slot(ctypes.Structure):
     """What a call reads and writes in pinned memory."""
 
     _fields_ = [("request", Request), ("rows", Rows), ("result", Result), ("failed", c_uint32)]
 
 
-class Codec:
-    """Slices of `tokens` tokens of a cache (`rows`: by name [tokens, channels], repeated as needed), `slots` of them at a time."""
+def on_device(rows, tokens):
+    """{name: [tokens, channels] on the GPU} of shorter or longer tensors of the host, repeated as needed."""
+    return {name: values.repeat(-(-tokens // len(values)), 1)[:tokens].contiguous().cuda() for name, values in rows.items()}
 
-    def __init__(self, library, codebooks, rows, tokens, slots, max_sms):
+
+class Codec:
+    """The BF16 values of `pool` ({name: [tokens, channels] on the GPU}), `slots` calls at a time; `codebooks` are the bytes of a
+    file. Slot i works on memory that lies i * `slot_stride` bytes behind the pool's."""
+
+    def __init__(self, library, codebooks, pool, slots, *, max_sms=0, mode=TIERED, checksums=True, slot_stride=0):
         self.library = ctypes.CDLL(str(library))
         self.library.splitzip_status_name.restype = ctypes.c_char_p
         self.library.splitzip_codebook_set_find.restype = c_void_p
         self.library.splitzip_codebook_set_find.argtypes = [c_void_p, ctypes.c_char_p]
         self.codebooks = c_void_p()
-        data = codebooks.read_bytes()
-        self._call("splitzip_codebook_set_load", data, c_size_t(len(data)), byref(self.codebooks), None)
-        self.pool = [values.repeat(-(-tokens // len(values)), 1)[:tokens].contiguous().cuda() for values in rows.values()]
-        self.slice_bytes = sum(values.nbytes for values in self.pool)
-        tensors, layouts = (Tensor * len(rows))(), (Layout * len(rows))()
-        for number, (name, values) in enumerate(zip(rows, self.pool)):
+        self._call("splitzip_codebook_set_load", codebooks, c_size_t(len(codebooks)), byref(self.codebooks), None)
+        self.pool = pool
+        self.slice_bytes = sum(values.nbytes for values in pool.values())
+        tensors, layouts = (Tensor * len(pool))(), (Layout * len(pool))()
+        for number, (name, values) in enumerate(pool.items()):
             codebook = self.library.splitzip_codebook_set_find(self.codebooks, name.encode())
-            channels = values.shape[1]
-            tensors[number] = Tensor(ctypes.sizeof(Tensor), BF16, TIERED, codebook, number, 0, tokens, 16, channels, 0, 1, DEFAULT_SLOT)
+            tokens, channels = values.shape
+            tensors[number] = Tensor(ctypes.sizeof(Tensor), BF16, mode, codebook, number, 0, tokens, 16, channels, 0, 1, DEFAULT_SLOT)
             layouts[number] = Layout(ctypes.sizeof(Layout), values.data_ptr(), 2 * channels, 2 * channels, 0, 0, 0, None, None, 0)
         self.table = c_void_p()
-        self._call("splitzip_cuda_table_create", tensors, layouts, None, c_size_t(len(rows)), byref(self.table), None)
+        self._call("splitzip_cuda_table_create", tensors, layouts, None, c_size_t(len(pool)), byref(self.table), None)
         sizes = FrameSizes(ctypes.sizeof(FrameSizes))
-        self._call("splitzip_get_frame_sizes", tensors, c_size_t(len(rows)), None, byref(sizes), None)
+        options = EncodeOptions(ctypes.sizeof(EncodeOptions), 0, checksums, None)
+        self._call("splitzip_get_frame_sizes", tensors, c_size_t(len(pool)), byref(options), byref(sizes), None)
         self.bound = sizes.bound_bytes
         self.frames = [torch.empty(self.bound, dtype=torch.uint8, device="cuda") for _ in range(slots)]
         self._pinned = torch.zeros(slots * ctypes.sizeof(Slot), dtype=torch.uint8, pin_memory=True)
@@ -98,9 +108,9 @@ class Codec:
             self._call(f"splitzip_cuda_{way}_workspace", self.table, c_uint32(1), c_uint64(0), byref(needed))
             workspace = max(workspace, needed.value)
         self._workspace = torch.empty(workspace, dtype=torch.uint8, device="cuda")
-        self._max_sms = max_sms
-        for slot, frame in zip(self.slots, self.frames):
-            slot.rows.tokens = tokens
+        self._max_sms, self._checksums = max_sms, checksums
+        for number, (slot, frame) in enumerate(zip(self.slots, self.frames)):
+            slot.rows.tokens, slot.rows.offset = tokens, number * slot_stride
             slot.request = Request(frame.data_ptr(), self.bound, 1)
 
     def encode(self, slot, stream):
@@ -131,7 +141,8 @@ class Codec:
         address = ctypes.addressof(entry)
         batch = Batch(
             ctypes.sizeof(Batch), address + Slot.request.offset, address + Slot.rows.offset, address + Slot.result.offset,
-            address + Slot.failed.offset, self._workspace.data_ptr(), self._workspace.numel(), 0, 1, self._max_sms, 1, 0,
+            address + Slot.failed.offset, self._workspace.data_ptr(), self._workspace.numel(), 0, 1, self._max_sms,
+            self._checksums, 0,
         )  # fmt: skip
         self._call(name, self.table, byref(batch), c_void_p(stream.cuda_stream))
 
