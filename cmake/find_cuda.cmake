@@ -17,7 +17,8 @@ if(SPLITZIP_CUDA STREQUAL "AUTO" OR SPLITZIP_CUDA)
 
   if(CMAKE_CUDA_COMPILER OR DEFINED ENV{CUDACXX})
     if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
-      set(CMAKE_CUDA_ARCHITECTURES 90)
+      # Code for every GPU that src/cuda/tuning.cuh knows, and what later ones can compile. For one machine alone: native.
+      set(CMAKE_CUDA_ARCHITECTURES 80-real 89-real 90-real 100 120-real)
     endif()
     enable_language(CUDA)
   endif()

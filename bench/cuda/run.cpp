@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "codec_row.hpp"
+#include "cuda/kernels.hpp"
 #include "kernels.hpp"
 
 namespace splitzip::bench {
@@ -109,11 +110,17 @@ class Run {
     report_.set("runtime", version(runtime));
     report_.set("toolkit", version(CUDART_VERSION));
     report_.set("splitzip", splitzip_version());
+    cuda::Tuning tuning;
+    if (!cuda::find_tuning(tuning)) throw Failure("there are no kernels for this device");
+    nlohmann::ordered_json fields;
+    cuda::for_each_field(tuning, [&](const char* name, std::uint32_t value) { fields[name] = value; });
+    report_.set("tuning", fields);
     report_.set("max_sms", arguments_.max_sms);
     report_.set("date", date);
     std::printf("%s, %d multiprocessors, CUDA %s (driver), %s (run time); splitzip %s; %s\n", properties.name,
                 properties.multiProcessorCount, version(driver).c_str(), version(runtime).c_str(), splitzip_version(),
                 date);
+    std::printf("tuning: %s\n", fields.dump().c_str());
   }
 
   /// Runs `body`, which fills the row, and adds the row whatever comes of it.

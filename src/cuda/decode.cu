@@ -9,7 +9,7 @@ namespace splitzip::cuda {
 
 TileKernel decode_kernel_of(std::uint32_t kernel) {
   static constexpr auto kAll = []<std::uint32_t... kNumbers>(std::integer_sequence<std::uint32_t, kNumbers...>) {
-    return std::array{TileKernel{decode_kernel<kNumbers>, decode_tuning<kNumbers>()}...};
+    return std::array{TileKernel{decode_kernel<kNumbers>}...};
   }
   (std::make_integer_sequence<std::uint32_t, kKernels>());
   return kAll[kernel];

@@ -146,13 +146,6 @@ __device__ __forceinline__ Decoded decode_with(const TileJob& tile, const ChunkJ
   }
 }
 
-template <uint32_t kKernel>
-constexpr Tuning decode_tuning() {
-  if (kKernel < kGeneralKernel) return kDecode;
-  if (kKernel == kGeneralKernel) return kGeneral;
-  return kKernel < kRawKernel ? kElementDecode : kElementAnywhere;
-}
-
 // Job and directory of a tile, by one warp.
 template <uint32_t kKernel, uint32_t kStages>
 __device__ __forceinline__ void prepare_decode(const Batch& batch, DecodeShared<kStages>& shared, uint32_t number,
@@ -188,10 +181,11 @@ __device__ __forceinline__ uint32_t decode_checked(const Batch& batch, const Til
 }
 
 template <uint32_t kKernel>
-__global__ void __launch_bounds__(kBlockThreads, decode_tuning<kKernel>().blocks)
+__global__ void __launch_bounds__(kBlockThreads, decode_tuning(kKernel).blocks)
     decode_kernel(const __grid_constant__ Batch batch) {
-  constexpr uint32_t kStages = decode_tuning<kKernel>().stages;
+  constexpr uint32_t kStages = decode_tuning(kKernel).stages;
   __shared__ DecodeShared<kStages> shared;
+  static_assert(fits(decode_tuning(kKernel), sizeof shared, kBlockThreads));
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   if (kKernel != kFixed4Kernel && threadIdx.x < sizeof(SelectorTables) / 16) {
     ptx::copy_16_async(ptx::shared_address(&shared.tables) + 16 * threadIdx.x,

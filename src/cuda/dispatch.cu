@@ -82,21 +82,26 @@ splitzip_status query(const splitzip_cuda_table* table, std::uint32_t requests, 
   return SPLITZIP_OK;
 }
 
-/// Launches a kernel that waits by itself for the one before, whose end its own start may overlap.
-template <class... Parameters, class... Arguments>
-bool launch(void (*kernel)(Parameters...), std::uint32_t blocks, std::uint32_t threads, cudaStream_t stream,
-            const Arguments&... arguments) {
-  cudaLaunchAttribute overlap{};
-  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  overlap.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(blocks);
-  config.blockDim = dim3(threads);
-  config.stream = stream;
-  config.attrs = &overlap;
-  config.numAttrs = 1;
-  return cudaLaunchKernelEx(&config, kernel, arguments...) == cudaSuccess;
-}
+/// Launches kernels one after another. Where they overlap, a kernel waits by itself for the one before.
+struct Launcher {
+  cudaStream_t stream;
+  bool overlap;
+
+  template <class... Parameters, class... Arguments>
+  bool operator()(void (*kernel)(Parameters...), std::uint32_t blocks, std::uint32_t threads,
+                  const Arguments&... arguments) const {
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(blocks);
+    config.blockDim = dim3(threads);
+    config.stream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = overlap ? 1 : 0;
+    return cudaLaunchKernelEx(&config, kernel, arguments...) == cudaSuccess;
+  }
+};
 
 splitzip_status run(const splitzip_cuda_table* table, const splitzip_cuda_batch* in, cudaStream_t stream,
                     bool decoding) {
@@ -126,40 +131,67 @@ splitzip_status run(const splitzip_cuda_table* table, const splitzip_cuda_batch*
   const auto resident = [&](std::uint64_t wanted, std::uint32_t on_each) {
     return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(wanted, 1, std::uint64_t{sms} * on_each));
   };
-  bool ok = launch(plan_kernel, 1, kPlanThreads, stream, batch);
+  const Launches& launches = table->launches;
+  const Launcher launch{stream, launches.overlap};
+  bool ok = launch(plan_kernel, 1, kPlanThreads, batch);
   for (std::uint32_t k = 0; k < kKernels; ++k) {
     if (!table->has_kernel[k]) continue;
-    const TileKernel kernel = decoding ? decode_kernel_of(k) : encode_kernel_of(k);
-    ok = ok && launch(kernel.function, resident(tiles, kernel.tuning.blocks), kBlockThreads, stream, batch);
+    const std::uint32_t blocks = decoding ? launches.decode[k].blocks : launches.encode[k].blocks;
+    ok = ok &&
+         launch(decoding ? decode_kernel_of(k) : encode_kernel_of(k), resident(tiles, blocks), kBlockThreads, batch);
   }
   if (decoding) {
-    ok = ok && launch(finish_decode_kernel, 1, kFinishThreads, stream, batch);
+    ok = ok && launch(finish_decode_kernel, 1, kFinishThreads, batch);
   } else {
     const std::uint64_t groups = tiles / kGroupTiles + batch.frame_count;
-    const auto parts = static_cast<std::uint32_t>(
-        std::clamp<std::uint64_t>(std::uint64_t{sms} * kFinishBlocks / groups, 1, kGroupTiles / (kFinishThreads / 32)));
-    ok = ok && launch(finish_encode_kernel, resident(groups * parts, kFinishBlocks) + 1, kFinishThreads, stream, batch,
+    const auto parts = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
+        std::uint64_t{sms} * launches.finish_blocks / groups, 1, kGroupTiles / (kFinishThreads / 32)));
+    ok = ok && launch(finish_encode_kernel, resident(groups * parts, launches.finish_blocks) + 1, kFinishThreads, batch,
                       static_cast<std::uint32_t>(groups), parts);
   }
   return ok ? SPLITZIP_OK : SPLITZIP_ERROR_DEVICE;
 }
 
-/// Divides the multiprocessor's memory so that as many blocks are resident as the kernel was made for, and the rest is cache.
-bool prepare(const TileKernel& kernel) {
-  constexpr int kReserved = 1024, kLargest = 228 * 1024;  // bytes: of each block; of a multiprocessor
+/// Divides the multiprocessor's memory so that as many blocks are resident as the kernel was made for, and the rest is cache. A device that runs the code
+/// and has less gets fewer blocks.
+bool prepare(TileKernel kernel, KernelTuning& tuning) {
+  int device = 0, shared = 0, reserved = 0, resident = 0;  // bytes: of a multiprocessor; of each block, the system's
   cudaFuncAttributes attributes{};
-  if (cudaFuncGetAttributes(&attributes, kernel.function) != cudaSuccess) return false;
-  const int needed =
-      static_cast<int>(kernel.tuning.blocks) * (static_cast<int>(attributes.sharedSizeBytes) + kReserved);
-  return cudaFuncSetAttribute(kernel.function, cudaFuncAttributePreferredSharedMemoryCarveout,
-                              std::min(100, (100 * needed + kLargest - 1) / kLargest)) == cudaSuccess;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&reserved, cudaDevAttrReservedSharedMemoryPerBlock, device) != cudaSuccess ||
+      cudaFuncGetAttributes(&attributes, kernel) != cudaSuccess) {
+    return false;
+  }
+  const int needed = static_cast<int>(tuning.blocks) * (static_cast<int>(attributes.sharedSizeBytes) + reserved);
+  if (cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                           std::min(100, (100 * needed + shared - 1) / shared)) != cudaSuccess ||
+      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, kBlockThreads, 0) != cudaSuccess) {
+    return false;
+  }
+  tuning.blocks = std::clamp(static_cast<std::uint32_t>(resident), 1u, tuning.blocks);
+  return true;
 }
 
 }  // namespace
 
-bool prepare_kernels() {
+bool find_tuning(Tuning& tuning) {
+  // Not what the device is, but what the code was compiled for: the device may compile it again.
+  cudaFuncAttributes attributes{};
+  if (cudaFuncGetAttributes(&attributes, plan_kernel) != cudaSuccess) return false;
+  tuning = tuning_of(10 * static_cast<std::uint32_t>(attributes.ptxVersion));
+  return true;
+}
+
+bool prepare_kernels(Launches& launches) {
+  Tuning tuning;
+  if (!find_tuning(tuning)) return false;
+  launches.overlap = tuning.overlap, launches.finish_blocks = tuning.finish_blocks;
   bool ok = true;
-  for (std::uint32_t k = 0; k < kKernels; ++k) ok = ok && prepare(encode_kernel_of(k)) && prepare(decode_kernel_of(k));
+  for (std::uint32_t k = 0; k < kKernels; ++k) {
+    launches.encode[k] = encode_tuning(k, tuning), launches.decode[k] = decode_tuning(k, tuning);
+    ok = ok && prepare(encode_kernel_of(k), launches.encode[k]) && prepare(decode_kernel_of(k), launches.decode[k]);
+  }
   return ok;
 }
 

@@ -141,7 +141,7 @@ struct WideElement : ElementShape<kType> {
   static __device__ __forceinline__ uint32_t split_quad(uint32_t w0, uint32_t w1, uint32_t b0, uint32_t b1,
                                                         uint32_t& d0, uint32_t& d1) {
     const uint32_t r0 = ptx::shift_left(w1, w0, 1), r1 = ptx::shift_left(w0, w1, 1);
-    d0 = ptx::add_clip_halves(r0, b0, 0x0fff0fff), d1 = ptx::add_clip_halves(r1, b1, 0x0fff0fff);
+    d0 = ptx::add_clip_upper(r0, b0), d1 = ptx::add_clip_upper(r1, b1);
     const uint32_t rotated = ptx::permute(r0, r1, 0x6420);
     return ptx::shift_right(rotated, rotated, 1);
   }

@@ -9,7 +9,7 @@ namespace splitzip::cuda {
 
 TileKernel encode_kernel_of(std::uint32_t kernel) {
   static constexpr auto kAll = []<std::uint32_t... kNumbers>(std::integer_sequence<std::uint32_t, kNumbers...>) {
-    return std::array{TileKernel{encode_kernel<kNumbers>, encode_tuning<kNumbers>()}...};
+    return std::array{TileKernel{encode_kernel<kNumbers>}...};
   }
   (std::make_integer_sequence<std::uint32_t, kKernels>());
   return kAll[kernel];

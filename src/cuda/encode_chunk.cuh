@@ -98,7 +98,7 @@ __device__ __forceinline__ uint2 join_halves(uint32_t first, uint32_t second, ui
 }
 
 // The lane's vectors from the last to the first, some loaded ahead of their use. What is not there is zero.
-template <bool kFull, class Rows, int kAhead = kEncodeAhead>
+template <bool kFull, class Rows, int kAhead = kTuning.encode_ahead>
 class VectorsAhead {
  public:
   __device__ __forceinline__ VectorsAhead(const Rows& rows, uint32_t vectors, uint32_t lane)
@@ -158,8 +158,7 @@ __device__ __forceinline__ void split_tiered(const Rows& rows, const ChunkJob& j
         const uint32_t r0 = ptx::shift_left(w[2 * q + 1], w[2 * q], 1), r1 = ptx::shift_left(w[2 * q], w[2 * q + 1], 1);
         const uint32_t rotated = ptx::permute(r0, r1, 0x6420);
         rest[q] = ptx::shift_right(rotated, rotated, 1);
-        const uint32_t d0 = ptx::add_clip_halves(r0, b[2 * q], 0x0fff0fff),
-                       d1 = ptx::add_clip_halves(r1, b[2 * q + 1], 0x0fff0fff);
+        const uint32_t d0 = ptx::add_clip_upper(r0, b[2 * q]), d1 = ptx::add_clip_upper(r1, b[2 * q + 1]);
         const uint32_t pair[2] = {ptx::load_shared(ptx::dot_bytes(d0, kPairWeights, pair_table)),
                                   ptx::load_shared(ptx::dot_bytes(d1, kPairWeights, pair_table))};
         quad[q] = ptx::permute(pair[0], pair[1], 0x0062);
@@ -251,8 +250,7 @@ __device__ __forceinline__ void split_fixed4(const Rows& rows, const ChunkJob& j
         const uint32_t r0 = ptx::shift_left(w[2 * q + 1], w[2 * q], 1), r1 = ptx::shift_left(w[2 * q], w[2 * q + 1], 1);
         const uint32_t rotated = ptx::permute(r0, r1, 0x6420);
         rest[q] = ptx::shift_right(rotated, rotated, 1);
-        const uint32_t d0 = ptx::add_clip_halves(r0, b[2 * q], 0x0fff0fff),
-                       d1 = ptx::add_clip_halves(r1, b[2 * q + 1], 0x0fff0fff);
+        const uint32_t d0 = ptx::add_clip_upper(r0, b[2 * q]), d1 = ptx::add_clip_upper(r1, b[2 * q + 1]);
         const uint32_t nibbles = ptx::permute(d0, d1, 0x7531);
         packed[q] = nibbles | nibbles >> 4;
       }

@@ -143,13 +143,6 @@ __device__ __forceinline__ Encoded encode_with(const TileJob& tile, const ChunkJ
   }
 }
 
-template <uint32_t kKernel>
-constexpr Tuning encode_tuning() {
-  if (kKernel < kGeneralKernel) return kEncode;
-  if (kKernel == kGeneralKernel) return kGeneral;
-  return kKernel < kRawKernel ? kElementEncode : kElementAnywhere;
-}
-
 // Job and pair table of a tile, by one warp.
 template <uint32_t kKernel, uint32_t kStages>
 __device__ __forceinline__ void prepare_encode(const Batch& batch, EncodeShared<kStages>& shared, uint32_t number,
@@ -183,10 +176,11 @@ __device__ __forceinline__ void end_tile(const Batch& batch, const EncodeShared<
 }
 
 template <uint32_t kKernel>
-__global__ void __launch_bounds__(kBlockThreads, encode_tuning<kKernel>().blocks)
+__global__ void __launch_bounds__(kBlockThreads, encode_tuning(kKernel).blocks)
     encode_kernel(const __grid_constant__ Batch batch) {
-  constexpr uint32_t kStages = encode_tuning<kKernel>().stages;
+  constexpr uint32_t kStages = encode_tuning(kKernel).stages;
   __shared__ EncodeShared<kStages> shared;
+  static_assert(fits(encode_tuning(kKernel), sizeof shared, kBlockThreads));
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   if (threadIdx.x < kStages) shared.pair_table_source[threadIdx.x] = 0;
   if (threadIdx.x < kStages * kTileChunks)

@@ -36,13 +36,24 @@ __device__ __forceinline__ uint32_t shift_right_clamped(uint32_t low, uint32_t h
   return __funnelshift_rc(low, high, n);
 }
 
-// min(a + b, limit) in each half, modulo 2^16.
-__device__ __forceinline__ uint32_t add_clip_halves(uint32_t a, uint32_t b, uint32_t limit) {
-  return __viaddmin_u16x2(a, b, limit);
+// a + b in each half, modulo 2^16.
+__device__ __forceinline__ uint32_t add_halves(uint32_t a, uint32_t b) {
+#if __CUDA_ARCH__ >= 900
+  return __viaddmax_u16x2(a, b, 0u);
+#else
+  return permute(a + b, (a & 0xffff0000) + b, 0x7610);  // one half is right in each
+#endif
 }
 
-// a + b in each half, modulo 2^16.
-__device__ __forceinline__ uint32_t add_halves(uint32_t a, uint32_t b) { return __viaddmax_u16x2(a, b, 0u); }
+// min(a + b, 15) in the upper byte of each half, modulo 2^8. The lower bytes of b are 0; those of the result mean nothing.
+__device__ __forceinline__ uint32_t add_clip_upper(uint32_t a, uint32_t b) {
+#if __CUDA_ARCH__ >= 900
+  return __viaddmin_u16x2(a, b, 0x0fff0fff);
+#else
+  const uint32_t sum = (a & 0xff00ff00) + b;
+  return permute(min(sum & 0xffff, 0x0fffu), min(sum, 0x0fffffffu), 0x7610);
+#endif
+}
 
 // c + sum of the products of the four bytes.
 __device__ __forceinline__ uint32_t dot_bytes(uint32_t a, uint32_t b, uint32_t c) { return __dp4a(a, b, c); }
@@ -220,9 +231,18 @@ __device__ __forceinline__ uint32_t from_lane(uint32_t x, uint32_t lane) {
   return __shfl_sync(kFullWarp, x, static_cast<int>(lane));
 }
 
-// Programmatic dependent launch: wait until the grids before this one are complete and visible; let the next one start.
-__device__ __forceinline__ void wait_for_previous_grid() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-__device__ __forceinline__ void allow_next_grid() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+// Programmatic dependent launch: wait until the grids before this one are complete and visible; let the next one start. Before 9.0 grids follow each other
+// in the order of the stream.
+__device__ __forceinline__ void wait_for_previous_grid() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void allow_next_grid() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 
 // For loops that wait.
 __device__ __forceinline__ void pause() { asm volatile("nanosleep.u32 100;"); }

@@ -245,7 +245,7 @@ splitzip_status create(const splitzip_tensor* tensors, const splitzip_layout* la
   int multiprocessors = 0;
   if (cudaGetDevice(&table.device) != cudaSuccess ||
       cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, table.device) != cudaSuccess ||
-      !prepare_kernels()) {
+      !prepare_kernels(table.launches)) {
     return fail(error, SPLITZIP_ERROR_DEVICE, "there is no CUDA device that this library has kernels for");
   }
   table.multiprocessors = static_cast<std::uint32_t>(multiprocessors);

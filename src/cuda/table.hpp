@@ -6,9 +6,18 @@
 #include <cstdint>
 #include <vector>
 
+#include "cuda/tuning.cuh"
+
 namespace splitzip::cuda {
-struct TensorRecord;
-}
+
+/// How the kernels that the run time has loaded for a device are launched there, by enum Kernel.
+struct Launches {
+  bool overlap = false;             // as in Tuning
+  std::uint32_t finish_blocks = 0;  // the same
+  KernelTuning encode[kKernels] = {}, decode[kKernels] = {};
+};
+
+}  // namespace splitzip::cuda
 
 struct splitzip_cuda_table {
   /// What the size of a batch depends on.
@@ -29,13 +38,14 @@ struct splitzip_cuda_table {
   std::uint64_t selector_tables = 0;
   std::vector<Shape> shapes;
   std::uint32_t list_count = 1;
-  bool has_kernel[14] = {};         // by enum Kernel: whether a tensor is for that one
+  bool has_kernel[splitzip::cuda::kKernels] = {};  // by enum Kernel: whether a tensor is for that one
+  splitzip::cuda::Launches launches;
   std::uint32_t staging_words = 0;  // the most that a tile of any tensor can spill
 };
 
 namespace splitzip::cuda {
 
-/// Prepares the kernels for the current device: once, before any of them is launched there. False if the run time fails.
-bool prepare_kernels();
+/// Prepares the kernels for the current device, before any of them is launched there. False if the run time fails, or has none for the device.
+bool prepare_kernels(Launches& launches);
 
 }  // namespace splitzip::cuda

@@ -15,12 +15,19 @@ inline cudaError_t cudaGetLastError() { return cudaSuccess; }
 
 // ---- devices: there is one, of so few multiprocessors that blocks have several tiles
 
-enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount };
+enum cudaDeviceAttr {
+  cudaDevAttrMultiProcessorCount,
+  cudaDevAttrMaxSharedMemoryPerMultiprocessor,
+  cudaDevAttrReservedSharedMemoryPerBlock
+};
 inline cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
 inline cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
 inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 inline cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
-inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) { return *value = 3, cudaSuccess; }
+inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  constexpr int kValues[] = {3, 228 << 10, 1 << 10};
+  return *value = kValues[attribute], cudaSuccess;
+}
 
 // ---- memory
 
@@ -92,6 +99,7 @@ inline cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t) {
 
 struct cudaFuncAttributes {
   std::size_t sharedSizeBytes;
+  int ptxVersion = 90;
 };
 enum cudaFuncAttribute { cudaFuncAttributePreferredSharedMemoryCarveout };
 template <class Function>
@@ -101,6 +109,11 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, Function*) {
 template <class Function>
 cudaError_t cudaFuncSetAttribute(Function*, cudaFuncAttribute, int) {
   return cudaSuccess;
+}
+
+template <class Function>
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Function*, int, std::size_t) {
+  return *blocks = 32, cudaSuccess;
 }
 
 struct dim3 {

@@ -28,11 +28,12 @@ inline uint32_t shift_right_clamped(uint32_t low, uint32_t high, uint32_t n) {
 inline uint32_t shift_left(uint32_t low, uint32_t high, uint32_t n) { return shift_left_clamped(low, high, n % 32); }
 inline uint32_t shift_right(uint32_t low, uint32_t high, uint32_t n) { return shift_right_clamped(low, high, n % 32); }
 
-inline uint32_t add_clip_halves(uint32_t a, uint32_t b, uint32_t limit) {
-  const uint32_t low = (a + b) & 0xffff, high = ((a >> 16) + (b >> 16)) & 0xffff;
-  return min(high, limit >> 16) << 16 | min(low, limit & 0xffff);
+inline uint32_t add_halves(uint32_t a, uint32_t b) { return ((a >> 16) + (b >> 16)) << 16 | ((a + b) & 0xffff); }
+inline uint32_t add_clip_upper(uint32_t a, uint32_t b) {
+  if ((b & 0x00ff00ff) != 0) emulation::stop("lower bytes of the second operand are not 0");
+  const uint32_t low = (a + b) >> 8 & 0xff, high = ((a >> 24) + (b >> 24)) & 0xff;
+  return min(high, 15u) << 24 | min(low, 15u) << 8 | 0x00a500a5;  // the lower bytes mean nothing
 }
-inline uint32_t add_halves(uint32_t a, uint32_t b) { return add_clip_halves(a, b, 0xffffffffu); }
 inline uint32_t dot_bytes(uint32_t a, uint32_t b, uint32_t c) {
   for (uint32_t k = 0; k < 32; k += 8) c += (a >> k & 0xff) * (b >> k & 0xff);
   return c;
