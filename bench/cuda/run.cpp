@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "codec_row.hpp"
-#include "cuda/kernels.hpp"
+#include "cuda/table.hpp"
 #include "kernels.hpp"
 
 namespace splitzip::bench {

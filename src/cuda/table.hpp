@@ -45,6 +45,9 @@ struct splitzip_cuda_table {
 
 namespace splitzip::cuda {
 
+/// Tuning of the kernels that the run time has loaded for the current device, which may be newer than the code. False if there are none.
+bool find_tuning(Tuning& tuning);
+
 /// Prepares the kernels for the current device, before any of them is launched there. False if the run time fails, or has none for the device.
 bool prepare_kernels(Launches& launches);
 

@@ -4,7 +4,6 @@
 #include <iostream>
 
 #include "batch.hpp"
-#include "cuda/kernels.hpp"
 #include "cuda/table.hpp"
 
 namespace splitzip::test {
