@@ -74,7 +74,7 @@ class Workload:
         self.memory = torch.empty((self.sets, self.bytes // 2), dtype=torch.int16, device="cuda")
         self.pool, at = {}, 0
         for name, values in tensors.items():
-            flat = torch.from_numpy(values.reshape(len(values), -1).view(np.int16)).cuda()
+            flat = torch.tensor(values.reshape(len(values), -1).view(np.int16), device="cuda")
             size = self.tokens * flat.shape[1]
             rows = torch.arange(self.sets * self.tokens, device="cuda") % len(flat)
             self.memory[:, at : at + size] = flat[rows].view(self.sets, size)
@@ -219,7 +219,7 @@ def main(argv=None):
                 result["copy_gbps"] = row["bytes"] / row["encode"]["us"][1] / 1000
             speeds = [f"{way} {row['bytes'] / row[way]['us'][1] / 1000:8,.1f} GB/s" for way in ("encode", "decode")]
             ck = {True: "checksums", False: "none"}.get(row.get("checksums"), "-")
-            print(f"{name:14} {row['bytes'] >> 20:4} MiB {row['codec']:20} {ck:9} {row['ratio']:.3f}", *speeds, flush=True)
+            print(f"{name:14} {row['bytes'] / MIB:6.1f} MiB {row['codec']:20} {ck:9} {row['ratio']:.3f}", *speeds, flush=True)
             if arguments.json:
                 arguments.json.write_text(json.dumps(result, indent=1) + "\n")
     return 0
