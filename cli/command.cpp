@@ -80,7 +80,7 @@ void add_threads_option(CLI::App& command, std::uint32_t& threads) {
 }
 
 void add_device_option(CLI::App& command, std::string& device) {
-  command.add_option("--device", device, "Where BF16 is coded: cpu or cuda, with the same bytes (cpu)")
+  command.add_option("--device", device, "Where values are coded: cpu or cuda, with the same bytes (cpu)")
       ->type_name("DEVICE")
       ->check(CLI::Validator(CLI::IsMember({"cpu", "cuda"})).description(""));
 }

@@ -129,7 +129,6 @@ class Resident final : public ResidentTensors {
     std::vector<splitzip_cuda_rows> rows;
     std::vector<std::uint32_t> lists;
     for (const splitzip_tensor& tensor : tensors) {
-      if (tensor.type != SPLITZIP_BF16) throw Error("--device cuda: only BF16 is coded there");
       const auto same = std::find_if(rows.begin(), rows.end(), [&](const splitzip_cuda_rows& r) {
         return r.tokens == tensor.tokens && r.first_block == tensor.first_block;
       });
@@ -208,7 +207,7 @@ class CudaDevice final : public Device {
   splitzip_status encode(const splitzip_tensor& tensor, const splitzip_layout& layout,
                          const splitzip_encode_options& options, std::span<std::uint8_t> to, std::size_t& size,
                          splitzip_error& error) override {
-    if (!codes(tensor)) return Device::encode(tensor, layout, options, to, size, error);
+    if (tensor.tokens == 0) return Device::encode(tensor, layout, options, to, size, error);
     const std::size_t bytes = value_bytes(tensor);
     check_cuda(cudaMemcpy(values_.room(bytes), layout.base, bytes, cudaMemcpyHostToDevice), "copy");
     const Table table = table_of(tensor, layout);
@@ -223,7 +222,7 @@ class CudaDevice final : public Device {
 
   splitzip_status decode(const splitzip_frame& frame, const splitzip_tensor& tensor, const splitzip_layout& layout,
                          const splitzip_decode_options& options, splitzip_error& error) override {
-    if (!codes(tensor)) return Device::decode(frame, tensor, layout, options, error);
+    if (tensor.tokens == 0) return Device::decode(frame, tensor, layout, options, error);
     const std::size_t bytes = value_bytes(tensor), frame_bytes = static_cast<std::size_t>(frame.size);
     check_cuda(cudaMemcpy(frame_.room(frame_bytes), frame.data, frame_bytes, cudaMemcpyHostToDevice), "copy");
     values_.room(bytes);
@@ -247,8 +246,6 @@ class CudaDevice final : public Device {
   std::string name() const override { return name_; }
 
  private:
-  /// Other types have no kernels; an empty tensor has nothing to copy.
-  static bool codes(const splitzip_tensor& tensor) { return tensor.type == SPLITZIP_BF16 && tensor.tokens != 0; }
   static std::size_t value_bytes(const splitzip_tensor& tensor) {
     return std::size_t{tensor.tokens} * tensor.ranges * tensor.channels * splitzip_element_bytes(tensor.type);
   }

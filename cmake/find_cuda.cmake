@@ -38,10 +38,4 @@ if(SPLITZIP_CUDA STREQUAL "AUTO" OR SPLITZIP_CUDA)
   endif()
 endif()
 
-option(SPLITZIP_CUDA_ALL_TYPES "Code FP16, FP32, FP8 and bytes on the GPU, too: not yet run on one (CONTRIBUTING.md)" OFF)
-mark_as_advanced(SPLITZIP_CUDA_ALL_TYPES)
-if(SPLITZIP_CUDA_ALL_TYPES)
-  add_compile_definitions(SPLITZIP_CUDA_ALL_TYPES)
-endif()
-
 message(STATUS "splitzip: CUDA backend ${SPLITZIP_WITH_CUDA}")

@@ -226,12 +226,8 @@ class Run {
 
   /// The cache cast to each type, and as it is.
   void types(const std::string& name, const std::vector<KvTensor>& calibration, const std::vector<KvTensor>& test) {
-#ifdef SPLITZIP_CUDA_ALL_TYPES
     constexpr splitzip_element_type kTypes[] = {SPLITZIP_BF16, SPLITZIP_FP8_E4M3, SPLITZIP_FP8_E5M2, SPLITZIP_FP16,
                                                 SPLITZIP_FP32};
-#else
-    constexpr splitzip_element_type kTypes[] = {SPLITZIP_BF16};
-#endif
     for (const splitzip_element_type type : kTypes) {
       const Cache cache = make_native(name + " as " + splitzip_element_type_name(type), calibration, test, type);
       const std::string rows = std::to_string(cache.row_bytes()) + " B rows";

@@ -6,7 +6,7 @@
  *   2. Batches       what a call works on: requests, their rows, their frames, their results
  *   3. Encoding and decoding
  *
- * The frames are those of splitzip.h, byte for byte. This version encodes and decodes BF16, in all modes.
+ * The frames are those of splitzip.h, byte for byte: all element types, all modes, also side by side in one batch.
  *
  * Rules, beside those of splitzip.h:
  *  - Only splitzip_cuda_table_create and splitzip_cuda_table_destroy allocate, free and wait. Encoding and decoding launch a constant
@@ -44,16 +44,16 @@ typedef struct splitzip_cuda_table splitzip_cuda_table;
  * Of a layout base, row_stride, range_stride, page_tokens and page_stride count; page lists and first_token come with a call and must be
  * NULL and 0. The value of token t, range r, channel c of a request lies at
  *
- *     page(t') + (t' mod page_tokens) * row_stride + r * range_stride + c * 2,     t' = first_token + t
+ *     page(t') + (t' mod page_tokens) * row_stride + r * range_stride + c * element bytes,     t' = first_token + t
  *
  * with page(t') = base + offset + page_indices[t' / page_tokens] * page_stride, or base + offset + page_pointers[t' / page_tokens] (base is then
  * an offset inside of every page), or base + offset if page_tokens is 0. Nothing needs an alignment, but memory is used at full speed only where
- * channels is a multiple of 8 and base and strides are multiples of 16; then offset and page pointers must be multiples of 16, too.
+ * a row is a multiple of 16 bytes and base and strides are multiples of 16; then offset and page pointers must be multiples of 16, too.
  *
  * `row_lists` (NULL: all 0) says for each tensor which of a request's row lists has its tokens and pages: tensors with other
  * windows or page tables than the rest have a list of their own. There are 1 + the highest number lists.
  *
- * Errors: INVALID_ARGUMENT, INVALID_TENSOR, INVALID_LAYOUT, UNSUPPORTED_TYPE (not BF16), UNSUPPORTED_MODE, CODEBOOK_*, TOO_LARGE,
+ * Errors: INVALID_ARGUMENT, INVALID_TENSOR, INVALID_LAYOUT, UNSUPPORTED_TYPE, UNSUPPORTED_MODE, CODEBOOK_*, TOO_LARGE,
  * OUT_OF_MEMORY, DEVICE. */
 SPLITZIP_API splitzip_status splitzip_cuda_table_create(const splitzip_tensor* tensors, const splitzip_layout* layouts,
                                                         const uint32_t* row_lists, size_t count,

@@ -102,8 +102,7 @@ def test_the_main_job(tmp_path):
     save_bf16(tmp_path / "kv.safetensors", {"layers.0.k": values, "layers.0.v": values * 2})
     for options, coder in (([], "GPU"), (["--device", "cuda"], "GPU"), (["--device", "cpu"], "CPU")):
         assert demo(tmp_path / "kv.safetensors", *options) == {coder}
-    [coder] = demo(tmp_path / "half.safetensors")
-    assert coder == "GPU" if cuda.supports(ElementType.FP16) else "no kernels for FP16" in coder
+    assert demo(tmp_path / "half.safetensors") == {"GPU"}
 
 
 def save_bf16(path, arrays):

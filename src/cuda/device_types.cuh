@@ -26,8 +26,7 @@ enum Kernel : uint32_t {
   kRawKernel = 8,       // mode raw of the other types
   kAnywhereKernel = 7,  // plus one of them: that type, kAnywhere, modes tiered and fixed4
 };
-inline constexpr uint32_t kKernels =
-    kAllTypes ? uint32_t{kAnywhereKernel} + uint32_t{SPLITZIP_BYTES} + 1 : uint32_t{kGeneralKernel} + 1;
+inline constexpr uint32_t kKernels = uint32_t{kAnywhereKernel} + uint32_t{SPLITZIP_BYTES} + 1;
 
 // One tensor of the table.
 struct alignas(128) TensorRecord {

@@ -164,12 +164,13 @@ __device__ __forceinline__ void prepare_encode(const Batch& batch, EncodeShared<
   shared.ring.publish(number);
 }
 
-// Directory and the rest of the slot of a tile whose chunks are encoded, by one warp.
+// Directory and the rest of the slot of a tile whose chunks are encoded, by one warp. Of a tile without chunks it only awaits what is told.
 template <uint32_t kStages>
 __device__ __forceinline__ void end_tile(const Batch& batch, const EncodeShared<kStages>& shared, const Claim& claim,
                                          uint32_t lane) {
   const TileJob& job = shared.jobs[claim.stage];
   const uint32_t total = sum_lengths(shared, claim, kTileChunks, lane);
+  if (job.chunk_count == 0) return;
 #pragma unroll 1
   for (uint32_t j = total + lane; j < job.slot_words; j += 32) ptx::store_4(job.slot + uint64_t{4} * j, 0);
   write_directory(batch, job, shared.encoded[claim.stage], total, lane);
@@ -209,7 +210,7 @@ __global__ void __launch_bounds__(kBlockThreads, encode_tuning(kKernel).blocks)
       post.tell(0, lane);
     }
     if (shared.ring.end_chunk(claim, lane)) {
-      if (tile.chunk_count != 0) end_tile(batch, shared, claim, lane);
+      end_tile(batch, shared, claim, lane);
       prepare_encode<kKernel>(batch, shared, claim.number + kStages, lane);
     }
   }

@@ -11,13 +11,6 @@
 
 namespace splitzip::cuda {
 
-// Other element types than BF16 have kernels that equal the reference in an emulation and were not yet run on a GPU.
-#ifdef SPLITZIP_CUDA_ALL_TYPES
-inline constexpr bool kAllTypes = true;
-#else
-inline constexpr bool kAllTypes = false;
-#endif
-
 // Values of a vector of BF16, and of other 16-bit types.
 inline constexpr uint32_t kVectorValues = 8;
 

@@ -47,8 +47,6 @@ splitzip_status check_tensor(const splitzip_tensor& tensor, const splitzip_layou
     return fail(error, SPLITZIP_ERROR_INVALID_ARGUMENT, "struct_size of a tensor or layout is not that of this version",
                 where);
   }
-  if (!kAllTypes && tensor.type != SPLITZIP_BF16)
-    return fail(error, SPLITZIP_ERROR_UNSUPPORTED_TYPE, "only BF16 is coded on the GPU", where);
   if (element_format(static_cast<std::uint32_t>(tensor.type)).bytes == 0)
     return fail(error, SPLITZIP_ERROR_UNSUPPORTED_TYPE, "unknown element type", where);
   if (!is_mode(static_cast<std::uint32_t>(tensor.mode)))

@@ -13,14 +13,6 @@
 
 namespace splitzip::test {
 
-/// What is coded on the GPU.
-#ifdef SPLITZIP_CUDA_ALL_TYPES
-inline constexpr auto kDeviceTypes = kTypes;
-#else
-inline constexpr std::array kDeviceTypes = {SPLITZIP_BF16};
-#endif
-inline constexpr bool kAllTypes = kDeviceTypes.size() > 1;
-
 enum class Content { kKv, kOutliers, kNoise, kConstant, kClusters };
 
 struct TensorSpec {

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import functools
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -23,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from ._core import CudaTable, ElementType, check_on_device, frame_sizes
-from ._errors import InvalidArgument, UnsupportedType, from_status
+from ._core import CudaTable, check_on_device, frame_sizes
+from ._errors import InvalidArgument, from_status
 from ._frame import Frame
 from ._layout import Layout, bytes_of, device_memory_of
 from ._tensor import Tensor
@@ -92,18 +91,6 @@ class Array:
 def pinned(nbytes: int, device: int = 0) -> np.ndarray:
     """Bytes of pinned host memory, which GPUs read and write, too: copies from and to it are fast and asynchronous."""
     return _core.cuda_pinned(max(nbytes, 1), device)[:nbytes]
-
-
-@functools.cache
-def supports(type: ElementType) -> bool:
-    """Whether the GPU has kernels for this element type."""
-    typestr = {ElementType.BF16: "<u2", ElementType.FP16: "<u2", ElementType.FP32: "<u4"}.get(type, "|u1")
-    layout = Layout(Array(Memory(4), 0, (1,), typestr), "dim", type=type)
-    try:
-        Table([layout.tensor()], [layout])
-    except UnsupportedType:
-        return False
-    return True
 
 
 class Stream:
@@ -182,8 +169,8 @@ class Table:
     tokens of tensor i (by default 0 for all). The table keeps nothing of tensors and layouts: the memory has to live
     while it is used.
 
-    Making and destroying one allocates and waits for the device. Raises UnsupportedType for what the GPU has no kernels
-    for, InvalidLayout and the other errors of splitzip_cuda_table_create.
+    Making and destroying one allocates and waits for the device. Raises InvalidLayout and the other errors of
+    splitzip_cuda_table_create.
     """
 
     def __init__(

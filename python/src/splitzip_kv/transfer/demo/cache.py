@@ -78,15 +78,12 @@ def calibrate(cache: list[CachedTensor]) -> CodebookSet:
     return calibration.finish("the first tokens of the cache that is moved")
 
 
-def gpu_for(wanted: str, cache: list[CachedTensor]) -> tuple[int | None, str]:
+def gpu_for(wanted: str) -> tuple[int | None, str]:
     """The GPU that holds the pool and codes, if there is to be one, and what codes in words. `wanted`: auto, cpu or
     cuda."""
     if wanted == "cpu":
         return None, "CPU"
     problem = cuda.problem()
-    if problem is None:
-        missing = {tensor.type.name for tensor in cache if not cuda.supports(tensor.type)}
-        problem = f"the GPU has no kernels for {', '.join(sorted(missing))}" if missing else None
     if problem is None:
         return 0, "GPU"
     if wanted == "cuda":

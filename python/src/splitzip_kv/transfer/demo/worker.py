@@ -60,7 +60,7 @@ def spans(list_of: list[Span]) -> list[tuple[float, float]]:
 class Prefill:
     def __init__(self, settings: dict[str, Any]) -> None:
         cache, self.codebooks = load(settings)
-        device, coder = gpu_for(settings["device"], cache)
+        device, coder = gpu_for(settings["device"])
         self.pool = Pool(cache, settings["page_tokens"], settings["seed"], device)
         self.pool.fill()
         self.engine = PacedEngine(settings["host"], settings["protocol"], settings["link_bytes"])
@@ -121,7 +121,7 @@ class Prefill:
 class Decode:
     def __init__(self, settings: dict[str, Any]) -> None:
         cache, codebooks = load(settings)
-        device, coder = gpu_for(settings["device"], cache)
+        device, coder = gpu_for(settings["device"])
         self.pool = Pool(cache, settings["page_tokens"], settings["seed"], device)
         engine = PacedEngine(settings["host"], settings["protocol"], None)
         engine.register(self.pool.memory)
