@@ -147,12 +147,12 @@ __device__ __forceinline__ Decoded decode_with(const TileJob& tile, const ChunkJ
 }
 
 // Job and directory of a tile, by one warp.
-template <uint32_t kKernel, uint32_t kStages>
+template <uint32_t kKernel, bool kFirst, uint32_t kStages>
 __device__ __forceinline__ void prepare_decode(const Batch& batch, DecodeShared<kStages>& shared, uint32_t number,
                                                uint32_t lane) {
   const uint32_t stage = number % kStages;
   TileJob& job = shared.jobs[stage];
-  shared.ring.prepare(batch, shared.jobs, kKernel, number, lane);
+  shared.ring.template prepare<kFirst>(batch, shared.jobs, kKernel, number, lane, [](uint32_t) {});
   if (job.chunk_count - 1 < kTileChunks) {
     load_directory(batch, job, shared.directories[stage], lane);
   }
@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(kBlockThreads, decode_tuning(kKernel).blocks)
   shared.ring.start();
   ptx::wait_for_previous_grid();
   ptx::allow_next_grid();
-  if (warp < kStages) prepare_decode<kKernel>(batch, shared, warp, lane);
+  if (warp < kStages) prepare_decode<kKernel, true>(batch, shared, warp, lane);
 #pragma unroll 1
   for (;;) {
     const Claim claim = shared.ring.claim(lane);
@@ -209,7 +209,7 @@ __global__ void __launch_bounds__(kBlockThreads, decode_tuning(kKernel).blocks)
       if (status != SPLITZIP_OK && lane == 0) fail(batch, tile.entry.frame, status);
     }
     if (shared.ring.end_chunk(claim, lane)) {
-      prepare_decode<kKernel>(batch, shared, claim.number + kStages, lane);
+      prepare_decode<kKernel, false>(batch, shared, claim.number + kStages, lane);
     }
   }
 }

@@ -125,6 +125,7 @@ struct alignas(128) FramePlan {
 };
 
 inline constexpr uint32_t kBlockThreads = 32 * kTileChunks;  // of a kernel that codes tiles: a warp a chunk
+inline constexpr uint32_t kNoEntry = UINT32_MAX;             // of a tile that does not exist
 inline constexpr uint32_t kErrorKey = 1000;
 inline constexpr uint32_t kGroupTiles = 128;  // whose spilled words are summed up
 
@@ -157,6 +158,7 @@ struct Batch {
   uint32_t tensor_count;
   uint32_t list_count;
   uint32_t tile_capacity;
+  uint32_t dealt_tiles;  // whose entries are told: those that the blocks begin with, whether they exist or not
   uint32_t checksums;
   uint32_t decoding;
   Divisor by_tensor_count;

@@ -133,12 +133,17 @@ splitzip_status run(const splitzip_cuda_table* table, const splitzip_cuda_batch*
   };
   const Launches& launches = table->launches;
   const Launcher launch{stream, launches.overlap};
+  const KernelTuning* const tuning = decoding ? launches.decode : launches.encode;
+  for (std::uint32_t k = 0; k < kKernels; ++k) {
+    if (table->has_kernel[k])
+      batch.dealt_tiles = std::max(batch.dealt_tiles, tuning[k].stages * resident(tiles, tuning[k].blocks));
+  }
+  batch.dealt_tiles = std::min(batch.dealt_tiles, batch.tile_capacity);
   bool ok = launch(plan_kernel, 1, kPlanThreads, batch);
   for (std::uint32_t k = 0; k < kKernels; ++k) {
     if (!table->has_kernel[k]) continue;
-    const std::uint32_t blocks = decoding ? launches.decode[k].blocks : launches.encode[k].blocks;
-    ok = ok &&
-         launch(decoding ? decode_kernel_of(k) : encode_kernel_of(k), resident(tiles, blocks), kBlockThreads, batch);
+    ok = ok && launch(decoding ? decode_kernel_of(k) : encode_kernel_of(k), resident(tiles, tuning[k].blocks),
+                      kBlockThreads, batch);
   }
   if (decoding) {
     ok = ok && launch(finish_decode_kernel, 1, kFinishThreads, batch);

@@ -16,7 +16,7 @@ struct EncodeShared {
   Encoded encoded[kStages][kTileChunks];
   uint32_t lengths[kStages][kTileChunks];  // of the variable parts, in words
   uint64_t told[kStages][kTileChunks];     // barriers: the length is known
-  uint64_t pair_table_source[kStages];
+  uint32_t pair_table_source[kStages];     // the tensor
   TileRing<kStages> ring;
 };
 
@@ -144,23 +144,22 @@ __device__ __forceinline__ Encoded encode_with(const TileJob& tile, const ChunkJ
 }
 
 // Job and pair table of a tile, by one warp.
-template <uint32_t kKernel, uint32_t kStages>
+template <uint32_t kKernel, bool kFirst, uint32_t kStages>
 __device__ __forceinline__ void prepare_encode(const Batch& batch, EncodeShared<kStages>& shared, uint32_t number,
                                                uint32_t lane) {
   const uint32_t stage = number % kStages;
-  TileJob& job = shared.jobs[stage];
-  shared.ring.prepare(batch, shared.jobs, kKernel, number, lane);
-  if (kKernel != kFixed4Kernel && job.chunk_count - 1 < kTileChunks) {
-    const uint64_t from = batch.pair_tables + uint64_t{4 * kPairWords} * job.tensor.index;
-    if (shared.pair_table_source[stage] != from) {
+  const auto copy_pair_table = [&](uint32_t tensor) {
+    if (kKernel == kFixed4Kernel || shared.pair_table_source[stage] == tensor) return;
+    ptx::wait_all_copies();  // of a tile that was passed over
+    __syncwarp();
+    if (lane == 0) shared.pair_table_source[stage] = tensor;
 #pragma unroll 1
-      for (uint32_t j = lane; j < kPairWords / 4; j += 32)
-        ptx::copy_16_async(ptx::shared_address(&shared.pair_tables[stage][4 * j]), from + 16 * j);
-      ptx::wait_all_copies();
-      __syncwarp();
-      if (lane == 0) shared.pair_table_source[stage] = from;
-    }
-  }
+    for (uint32_t j = lane; j < kPairWords / 4; j += 32)
+      ptx::copy_16_async(ptx::shared_address(&shared.pair_tables[stage][4 * j]),
+                         batch.pair_tables + uint64_t{4 * kPairWords} * tensor + 16 * j);
+  };
+  shared.ring.template prepare<kFirst>(batch, shared.jobs, kKernel, number, lane, copy_pair_table);
+  if (kKernel != kFixed4Kernel) ptx::wait_all_copies();
   shared.ring.publish(number);
 }
 
@@ -183,13 +182,13 @@ __global__ void __launch_bounds__(kBlockThreads, encode_tuning(kKernel).blocks)
   __shared__ EncodeShared<kStages> shared;
   static_assert(fits(encode_tuning(kKernel), sizeof shared, kBlockThreads));
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  if (threadIdx.x < kStages) shared.pair_table_source[threadIdx.x] = 0;
+  if (threadIdx.x < kStages) shared.pair_table_source[threadIdx.x] = UINT32_MAX;
   if (threadIdx.x < kStages * kTileChunks)
     ptx::init_barrier(ptx::shared_address(&shared.told[0][0]) + 8 * threadIdx.x, 1);
   shared.ring.start();
   ptx::wait_for_previous_grid();
   ptx::allow_next_grid();
-  if (warp < kStages) prepare_encode<kKernel>(batch, shared, warp, lane);
+  if (warp < kStages) prepare_encode<kKernel, true>(batch, shared, warp, lane);
   const uint32_t variable = ptx::shared_address(shared.variable[warp]);
 #pragma unroll 1
   for (;;) {
@@ -211,7 +210,7 @@ __global__ void __launch_bounds__(kBlockThreads, encode_tuning(kKernel).blocks)
     }
     if (shared.ring.end_chunk(claim, lane)) {
       end_tile(batch, shared, claim, lane);
-      prepare_encode<kKernel>(batch, shared, claim.number + kStages, lane);
+      prepare_encode<kKernel, false>(batch, shared, claim.number + kStages, lane);
     }
   }
 }

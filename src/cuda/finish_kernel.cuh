@@ -116,7 +116,7 @@ __device__ inline void order_spill(const Batch& batch, FramePlan& frame, uint32_
     before += sums.before[w];
     if (w < warp) start += sums.own[w];
   }
-  if (threadIdx.x <= kGroupTiles) sums.starts[threadIdx.x] = start;
+  if (threadIdx.x <= kGroupTiles) sums.starts[threadIdx.x] = start;  // after the last tile: the sum
 
   // Tile records, in the frame and in the directory checksum.
   if (part == 0) {
@@ -141,12 +141,15 @@ __device__ inline void order_spill(const Batch& batch, FramePlan& frame, uint32_
   const uint64_t spill = frame.data + frame.known_bytes + uint64_t{4} * before;
   for (uint32_t i = part * kWarps + warp; i < tiles; i += kTogether * step) {
     if (i != part * kWarps + warp) load_first(i);
+    uint32_t most = 0;
 #pragma unroll
     for (uint32_t k = 0; k < kTogether; ++k) {
-      const uint64_t to = spill + 4 * uint64_t{words[k] != 0 ? sums.starts[i + k * step] : 0};
-      if (lane < words[k]) ptx::store_4(to + 4 * lane, x[k]);
-      if (words[k] > 32) move_words(to, from(i + k * step), 32, words[k], lane);
+      if (lane < words[k]) ptx::store_4(spill + 4 * uint64_t{sums.starts[i + k * step] + lane}, x[k]);
+      most = max(most, words[k]);
     }
+    if (most <= 32) continue;
+    for (uint32_t t = i; t < min(tiles, i + kTogether * step); t += step)
+      move_words(spill + 4 * uint64_t{sums.starts[t]}, from(t), 32, sums.starts[t + 1] - sums.starts[t], lane);
   }
 }
 

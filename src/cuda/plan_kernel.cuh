@@ -7,7 +7,7 @@
 
 namespace splitzip::cuda {
 
-constexpr uint32_t kPlanThreads = 512;
+constexpr uint32_t kPlanThreads = 256;
 constexpr uint32_t kNearEntries = 1024, kNearFrames = 256;  // batches up to this size are planned in shared memory
 
 // Sums over entries.
@@ -105,6 +105,7 @@ __device__ inline T load_at_once(const T& from) {
 
 // What is planned for an entry before its place is known.
 struct EntryInput {
+  TensorRecord record;
   splitzip_cuda_request request;
   splitzip_cuda_rows rows;
   uint32_t frame, tensor;
@@ -113,15 +114,18 @@ struct EntryInput {
   EntrySizes shape;
 };
 
-__device__ inline EntryInput load_entry(const Batch& batch, uint32_t e) {
-  EntryInput input;
+// The table's part of an entry.
+__device__ inline void load_tensor(const Batch& batch, uint32_t e, EntryInput& input) {
   input.frame = batch.by_tensor_count.divide(e), input.tensor = e - input.frame * batch.tensor_count;
-  const TensorRecord& tensor = batch.tensors[input.tensor];
+  input.record = load_at_once(batch.tensors[input.tensor]);
+}
+
+// The call's part.
+__device__ inline void load_rows(const Batch& batch, EntryInput& input) {
   input.request = load_at_once(batch.requests[input.frame]);
-  input.rows = load_at_once(rows_of(batch, tensor, input.frame));
-  input.tokens = check_rows(tensor, input.request, input.rows, input.status);
-  input.shape = size_entry(tensor, input.tokens);
-  return input;
+  input.rows = load_at_once(rows_of(batch, input.record, input.frame));
+  input.tokens = check_rows(input.record, input.request, input.rows, input.status);
+  input.shape = size_entry(input.record, input.tokens);
 }
 
 // Sets words [first, end) to x, by one warp.
@@ -134,29 +138,134 @@ __device__ inline void fill_words(uint32_t* words, uint32_t first, uint32_t end,
   if (stop + lane < end) ptx::store_4(address + uint64_t{4} * (stop + lane), x);
 }
 
+// What is known of a frame as a whole.
+struct FrameTotals {
+  Totals all;
+  DirectoryShape directory;
+  uint64_t known_bytes;
+  uint32_t spill_words;
+  uint32_t error;  // as in FramePlan
+  uint32_t live;
+};
+
+__device__ inline FrameTotals total_frame(const Batch& batch, const splitzip_cuda_request& request,
+                                          const FrameSums& frame) {
+  FrameTotals total;
+  total.all = frame.after - frame.before;
+  total.directory = shape_directory(batch, total.all.chunks, total.all.tiles);
+  total.known_bytes = total.directory.sections + total.all.bytes;
+  total.spill_words = 0, total.error = frame.error;
+  if (total.error == 0 && request.frame != nullptr) {
+    const uint32_t status =
+        check_space(batch, request, total.known_bytes, total.all.chunks, frame.after.tiles, total.spill_words);
+    if (status != SPLITZIP_OK) total.error = kErrorKey - status;
+  }
+  total.live = request.frame != nullptr && total.error == 0;
+  return total;
+}
+
+__device__ inline uint32_t first_group_of(const FrameSums& frame, uint32_t f) {
+  return frame.before.tiles / kGroupTiles + f;
+}
+
+__device__ inline FramePlan plan_frame(const Batch& batch, uint32_t f, const FrameSums& frame) {
+  const splitzip_cuda_request request = load_at_once(batch.requests[f]);
+  const FrameTotals total = total_frame(batch, request, frame);
+  FramePlan plan{};
+  plan.data = reinterpret_cast<uint64_t>(request.frame), plan.capacity = request.capacity;
+  plan.nonce = request.nonce, plan.known_bytes = total.known_bytes;
+  plan.tile_records = plan.data + total.directory.tile_records;
+  plan.tiles_before = frame.before.tiles, plan.chunk_count = total.all.chunks, plan.tile_count = total.all.tiles;
+  plan.first_group = first_group_of(frame, f);
+  plan.spill_words = total.spill_words;
+  plan.live = total.live, plan.error = total.error;
+  return plan;
+}
+
+// Addresses of an entry that has `sum` before it in the batch.
+__device__ inline EntryPlan plan_entry(const Batch& batch, const EntryInput& input, const Totals& sum,
+                                       const FrameSums& frame) {
+  const auto& [tensor, request, rows, f, t, tokens, wrong, shape] = input;
+  const uint64_t data = reinterpret_cast<uint64_t>(request.frame);
+  const FrameTotals total = total_frame(batch, request, frame);
+  const DirectoryShape& directory = total.directory;
+  const Totals before = sum - frame.before;
+  EntryPlan entry;
+  entry.rests = data + directory.sections + before.bytes;
+  entry.codes = entry.rests + shape.rest_bytes;
+  entry.slots = entry.codes + pad16(shape.code_bytes);
+  entry.records = data + directory.records + uint64_t{2} * before.chunks;
+  entry.checksums = data + directory.checksums + uint64_t{4} * before.chunks;
+  entry.tile_records = data + directory.tile_records + uint64_t{4} * before.tiles;
+  entry.spill = data + total.known_bytes;
+  entry.rows = tensor.base + static_cast<uint64_t>(rows.offset);
+  entry.page_indices = reinterpret_cast<uint64_t>(rows.page_indices);
+  entry.page_pointers = reinterpret_cast<uint64_t>(rows.page_pointers);
+  entry.first_block = rows.first_block;
+  entry.last_chunks = shape.last_chunks;
+  entry.first_token = rows.first_token, entry.tokens = tokens;
+  entry.chunk_count = shape.chunk_count, entry.tile_count = shape.tile_count;
+  entry.first_chunk = before.chunks, entry.first_tile = before.tiles, entry.batch_tile = sum.tiles;
+  entry.full_blocks = shape.full_blocks, entry.full_chunks = shape.full_chunks, entry.full_vectors = shape.full_vectors;
+  entry.last_vectors = shape.last_vectors, entry.last_padding = shape.last_padding;
+  entry.frame = f;
+  entry.live = total.live;
+  entry.frame_tiles = total.all.tiles;
+  entry.first_group = first_group_of(frame, f);
+  entry.spill_words = total.spill_words;
+  entry.slot_words = shape.slot_words;
+  return entry;
+}
+
+// Entries are stored a few at a time, through shared memory, so that whole lines are written.
+constexpr uint32_t kStoredTogether = 8;
+struct EntryStage {
+  uint4 pieces[kStoredTogether][sizeof(EntryPlan) / 16 + 1];  // rows begin in different banks
+};
+
+// Stores entries of a lane each, by one warp.
+__device__ inline void store_entries(EntryPlan* to, uint32_t count, const EntryPlan& entry, EntryStage& stage,
+                                     uint32_t lane) {
+  constexpr uint32_t kPieces = sizeof(EntryPlan) / 16;
+  uint4 pieces[kPieces];
+  memcpy(pieces, &entry, sizeof entry);
+  for (uint32_t first = 0; first < count; first += kStoredTogether) {
+    if (lane / kStoredTogether == first / kStoredTogether) {
+#pragma unroll
+      for (uint32_t k = 0; k < kPieces; ++k) stage.pieces[lane % kStoredTogether][k] = pieces[k];
+    }
+    __syncwarp();
+    for (uint32_t j = lane; j < min(kStoredTogether, count - first) * kPieces; j += 32)
+      ptx::store_16(reinterpret_cast<uint64_t>(to + first) + 16 * j, stage.pieces[j / kPieces][j % kPieces]);
+    __syncwarp();
+  }
+}
+
 __global__ void __launch_bounds__(kPlanThreads) plan_kernel(const __grid_constant__ Batch batch) {
   __shared__ Totals warp_totals[32];
   __shared__ __align__(16) char near_sums_memory[kNearEntries * sizeof(Totals)];
   __shared__ __align__(16) char near_frames_memory[kNearFrames * sizeof(FrameSums)];
-  for (uint32_t line = threadIdx.x; line < 2 * batch.tensor_count; line += blockDim.x)
-    ptx::touch(reinterpret_cast<uint64_t>(batch.tensors) + uint64_t{128} * line);
+  __shared__ EntryStage stages[kPlanThreads / 32];
+  const uint32_t entry_count = batch.frame_count * batch.tensor_count, lane = threadIdx.x % 32, warp = threadIdx.x / 32,
+                 warps = kPlanThreads / 32;
+  EntryInput input{};  // kept for the second pass, if a thread has but one entry
+  if (threadIdx.x < entry_count) load_tensor(batch, threadIdx.x, input);
   ptx::wait_for_previous_grid();
   ptx::allow_next_grid();
-  const uint32_t entry_count = batch.frame_count * batch.tensor_count;
   Totals* const sums = reinterpret_cast<Totals*>(entry_count <= kNearEntries ? near_sums_memory : batch.far_sums);
   FrameSums* const frames =
       reinterpret_cast<FrameSums*>(batch.frame_count <= kNearFrames ? near_frames_memory : batch.far_frames);
   for (uint32_t f = threadIdx.x; f < batch.frame_count; f += blockDim.x) frames[f].error = 0;
 
   // Shape of every entry, and its place by running sums over the whole batch.
-  EntryInput input{};  // kept for the second pass, if a thread has but one entry
   Totals carry{};
-  for (uint32_t first = 0; first < entry_count; first += blockDim.x) {
+  for (uint32_t first = 0; first < entry_count; first += kPlanThreads) {
     const uint32_t e = first + threadIdx.x;
     const bool present = e < entry_count;
     Totals mine{};
     if (present) {
-      input = load_entry(batch, e);
+      if (first != 0) load_tensor(batch, e, input);
+      load_rows(batch, input);
       mine = {input.shape.chunk_count, input.shape.tile_count, input.shape.section_bytes()};
     }
     Totals total;
@@ -179,65 +288,28 @@ __global__ void __launch_bounds__(kPlanThreads) plan_kernel(const __grid_constan
   __syncthreads();
 
   // Addresses of every entry.
-  for (uint32_t e = threadIdx.x; e < entry_count; e += blockDim.x) {
-    if (entry_count > blockDim.x) input = load_entry(batch, e);
-    const auto& [request, rows, f, t, tokens, wrong, shape] = input;
-    const FrameSums& frame = frames[f];
-    const TensorRecord& tensor = batch.tensors[t];
-    const uint64_t data = reinterpret_cast<uint64_t>(request.frame);
-    uint32_t status, spill_words = 0, error = frame.error;
-    const Totals before = sums[e] - frame.before, all = frame.after - frame.before;
-    const DirectoryShape directory = shape_directory(batch, all.chunks, all.tiles);
-    const uint64_t known_bytes = directory.sections + all.bytes;
-    if (error == 0 && data != 0) {
-      status = check_space(batch, request, known_bytes, all.chunks, frame.after.tiles, spill_words);
-      if (status != SPLITZIP_OK) error = kErrorKey - status;
+  for (uint32_t first = 32 * warp; first < entry_count; first += kPlanThreads) {
+    const uint32_t e = first + lane;
+    EntryPlan entry{};
+    if (e < entry_count) {
+      if (entry_count > kPlanThreads) load_tensor(batch, e, input), load_rows(batch, input);
+      entry = plan_entry(batch, input, sums[e], frames[input.frame]);
     }
-    EntryPlan entry;
-    entry.rests = data + directory.sections + before.bytes;
-    entry.codes = entry.rests + shape.rest_bytes;
-    entry.slots = entry.codes + pad16(shape.code_bytes);
-    entry.records = data + directory.records + uint64_t{2} * before.chunks;
-    entry.checksums = data + directory.checksums + uint64_t{4} * before.chunks;
-    entry.tile_records = data + directory.tile_records + uint64_t{4} * before.tiles;
-    entry.spill = data + known_bytes;
-    entry.rows = tensor.base + static_cast<uint64_t>(rows.offset);
-    entry.page_indices = reinterpret_cast<uint64_t>(rows.page_indices);
-    entry.page_pointers = reinterpret_cast<uint64_t>(rows.page_pointers);
-    entry.first_block = rows.first_block;
-    entry.last_chunks = shape.last_chunks;
-    entry.first_token = rows.first_token, entry.tokens = tokens;
-    entry.chunk_count = shape.chunk_count, entry.tile_count = shape.tile_count;
-    entry.first_chunk = before.chunks, entry.first_tile = before.tiles, entry.batch_tile = sums[e].tiles;
-    entry.full_blocks = shape.full_blocks, entry.full_chunks = shape.full_chunks,
-    entry.full_vectors = shape.full_vectors;
-    entry.last_vectors = shape.last_vectors, entry.last_padding = shape.last_padding;
-    entry.frame = f;
-    entry.live = data != 0 && error == 0;
-    entry.frame_tiles = all.tiles;
-    entry.first_group = frame.before.tiles / kGroupTiles + f;
-    entry.spill_words = spill_words;
-    entry.slot_words = shape.slot_words;
-    batch.entries[e] = entry;
-    if (t == 0) {
-      FramePlan plan{};
-      plan.data = data, plan.capacity = request.capacity, plan.nonce = request.nonce, plan.known_bytes = known_bytes;
-      plan.tile_records = data + directory.tile_records;
-      plan.tiles_before = frame.before.tiles, plan.chunk_count = all.chunks, plan.tile_count = all.tiles;
-      plan.first_group = entry.first_group;
-      plan.spill_words = spill_words;
-      plan.live = entry.live, plan.error = error;
-      batch.frames[f] = plan;
-    }
+    store_entries(batch.entries + first, min(32u, entry_count - first), entry, stages[warp], lane);
   }
 
+  // Frames, by the last threads first, which have no entries of a small batch.
+  for (uint32_t f = kPlanThreads - 1 - threadIdx.x; f < batch.frame_count; f += kPlanThreads)
+    batch.frames[f] = plan_frame(batch, f, frames[f]);
+
   // The entry of every tile, a warp an entry: by the warps that have no entry of their own to work on, if there are enough.
-  const uint32_t warps = blockDim.x / 32, warp = threadIdx.x / 32, entry_warps = (entry_count + 31) / 32,
-                 first_warp = entry_warps <= warps / 2 ? entry_warps : 0;
+  const uint32_t entry_warps = (entry_count + 31) / 32, first_warp = entry_warps <= warps / 2 ? entry_warps : 0;
   for (uint32_t e = warp - first_warp; warp >= first_warp && e < entry_count; e += warps - first_warp) {
     const uint32_t end = min(e + 1 < entry_count ? sums[e + 1].tiles : carry.tiles, tile_count);
-    fill_words(batch.tile_entries, min(sums[e].tiles, end), end, e, threadIdx.x % 32);
+    fill_words(batch.tile_entries, min(sums[e].tiles, end), end, e, lane);
   }
+  if (warp == warps - 1)
+    fill_words(batch.tile_entries, min(tile_count, batch.dealt_tiles), batch.dealt_tiles, kNoEntry, lane);
 }
 
 }  // namespace splitzip::cuda

@@ -245,7 +245,7 @@ __device__ __forceinline__ void allow_next_grid() {
 }
 
 // For loops that wait.
-__device__ __forceinline__ void pause() { asm volatile("nanosleep.u32 100;"); }
+__device__ __forceinline__ void pause() { asm volatile("nanosleep.u32 20;"); }
 
 __device__ __forceinline__ void add_release(uint32_t* p, uint32_t x) {
   asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(x) : "memory");

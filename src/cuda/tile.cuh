@@ -144,15 +144,18 @@ __device__ __forceinline__ void prepare_chunk(const Batch& batch, TileJob& job, 
 }
 
 // Fills in the job of a tile, by one warp, if it is one of the kernel's. If not, it returns the first tile after it that can be, otherwise 0.
+// Tiles from `end` on do not exist; of those before it the planner has told. start(tensor) comes as soon as the tensor is known.
+template <class Start>
 __device__ __forceinline__ uint32_t prepare_tile(const Batch& batch, TileJob& job, uint32_t kernel, uint32_t tile,
-                                                 uint32_t lane) {
-  const uint32_t count = ptx::load_4(reinterpret_cast<uint64_t>(&batch.state->tile_count));
+                                                 uint32_t end, uint32_t lane, const Start& start) {
   uint32_t chunks = kNoMoreTiles, skip = 0;
+  const uint32_t e =
+      tile < end ? ptx::load_4(reinterpret_cast<uint64_t>(batch.tile_entries) + uint64_t{4} * tile) : kNoEntry;
   __syncwarp();  // no lane needs the former job any more
-  if (tile < count) {
+  if (e != kNoEntry) {
     // Descriptions of entry and tensor, 16 bytes a lane.
-    const uint32_t e = ptx::load_4(reinterpret_cast<uint64_t>(batch.tile_entries) + uint64_t{4} * tile),
-                   tensor = e - batch.by_tensor_count.divide(e) * batch.tensor_count;
+    const uint32_t tensor = e - batch.by_tensor_count.divide(e) * batch.tensor_count;
+    start(tensor);
     const uint64_t from =
         lane < 16 ? reinterpret_cast<uint64_t>(batch.entries + e) : reinterpret_cast<uint64_t>(batch.tensors + tensor);
     uint4* const to = lane < 16 ? reinterpret_cast<uint4*>(&job.entry) : reinterpret_cast<uint4*>(&job.tensor);

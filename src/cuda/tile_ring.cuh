@@ -56,15 +56,15 @@ class TileRing {
     return true;
   }
 
-  // Prepares tile `number` of the block, by one warp, which calls publish() after what it adds.
+  // Prepares tile `number` of the block, by one warp, which calls publish() after what it adds. `start`: of prepare_tile(). The first tiles of all blocks
+  // are dealt out by number, the others as they are asked for. Each block's are in order, so that none is left when it finds that there are no more.
+  template <bool kFirst, class Start>
   __device__ __forceinline__ void prepare(const Batch& batch, TileJob (&jobs)[kStages], uint32_t kernel,
-                                          uint32_t number, uint32_t lane) {
-    // The first tiles of all blocks are dealt out by number, the others as they are asked for. Each block's are in order, so that none is left when it
-    // finds that there are no more.
+                                          uint32_t number, uint32_t lane, const Start& start) {
     uint32_t* const counter = &batch.state->next_tile[kernel];
     const uint32_t dealt = kStages * gridDim.x;
     TileJob& job = jobs[number % kStages];
-    if (number >= kStages) {
+    if (!kFirst) {
       await(prepared_, number - 1);
       if (jobs[(number - 1) % kStages].chunk_count == kNoMoreTiles) {
         __syncwarp();  // no lane needs the former job any more
@@ -74,15 +74,16 @@ class TileRing {
       }
     }
     for (uint32_t skip;;) {
-      uint32_t tile = number * gridDim.x + blockIdx.x;
-      if (number >= kStages) {
+      uint32_t tile = number * gridDim.x + blockIdx.x, end = batch.dealt_tiles;
+      if (!kFirst) {
+        end = ptx::load_4(reinterpret_cast<uint64_t>(&batch.state->tile_count));
         if (lane == 0) tile = dealt + atomicAdd(counter, 1u);
         tile = ptx::from_lane(tile, 0);
       }
-      skip = prepare_tile(batch, job, kernel, tile, lane);
+      skip = prepare_tile(batch, job, kernel, tile, end, lane, start);
       if (skip == 0) return;
       if (lane == 0 && skip > dealt) atomicMax(counter, skip - dealt);
-      if (number < kStages) return;  // a tile without chunks
+      if (kFirst) return;  // a tile without chunks
     }
   }
   __device__ __forceinline__ void publish(uint32_t number) {
