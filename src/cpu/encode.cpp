@@ -104,14 +104,14 @@ class FrameEncoder final : public SharedWork {
 
  private:
   struct OpenEntry;
-  struct GroupVariable;
+  class Pending;
 
   std::uint8_t* at(std::uint64_t offset) const { return dst_.data() + offset; }
   void clear_padding(std::uint64_t end) const { std::memset(at(end), 0, align_up(end, kSectionAlignment) - end); }
   void clear_entry_padding(const OpenEntry& open) const;
-  std::uint32_t encode_tile(OpenEntry& open, std::uint32_t index, std::uint32_t tile, GroupVariable& variable) const;
-  std::uint32_t place_group(const OpenEntry& open, std::uint32_t index, std::uint32_t group, TileRange tiles,
-                            const GroupVariable& variable);
+  std::uint32_t encode_tile(OpenEntry& open, std::uint32_t index, std::uint32_t tile, Pending& pending) const;
+  std::uint32_t place(Pending& pending, bool all);
+  std::uint32_t place_group(const Pending& pending);
 
   const Backend& backend_ = active_backend();
   const Tensors tensors_;
@@ -144,19 +144,52 @@ struct FrameEncoder::OpenEntry {
         tensor_seed(hash_u64(HashDomain::kTensorKey, entry.tensor_key)) {}
 };
 
-/// What the tiles of a group leave for the spill, and room to put the variable parts of one tile together.
-struct FrameEncoder::GroupVariable {
-  std::array<std::uint8_t, 4 * kMaxSlotWords + kVariableSlack> tile;
-  std::array<std::uint8_t, 4 * kMaxSlotWords * kGroupTiles> remainders;
-  std::array<std::uint32_t, kGroupTiles> first_word;  // of each tile's remainder
-  std::uint32_t words = 0;
+/// What groups that a thread has encoded leave for the spill, in order, until it is their turn: a thread that is interrupted in the
+/// middle of a group shall not hold up the others.
+class FrameEncoder::Pending {
+ public:
+  struct Group {
+    std::uint32_t number;
+    std::uint32_t entry;
+    std::uint32_t first_tile;  // of the frame
+    std::uint32_t first_byte;
+    std::uint32_t tiles;
+    std::array<std::uint32_t, kGroupTiles> words;  // of each tile's remainder
+  };
+
+  bool empty() const { return count_ == 0; }
+  /// Whether the next group finds room, whatever its tiles leave.
+  bool has_room() const { return first_ + count_ < groups_.size() && used_ <= kGroupBytes; }
+  const Group& front() const { return groups_[first_]; }
+  const std::uint8_t* bytes_of(const Group& group) const { return remainders_.data() + group.first_byte; }
+
+  void add_group(std::uint32_t number, std::uint32_t entry, std::uint32_t first_tile) {
+    if (count_ == 0) first_ = used_ = 0;
+    groups_[first_ + count_++] = {number, entry, first_tile, used_, 0, {}};
+  }
+  void add_tile(const std::uint8_t* remainder, std::uint32_t words) {
+    Group& group = groups_[first_ + count_ - 1];
+    group.words[group.tiles++] = words;
+    std::memcpy(remainders_.data() + used_, remainder, 4 * std::size_t{words});
+    used_ += 4 * words;
+  }
+  void remove_front() { ++first_, --count_; }
+
+  std::array<std::uint8_t, 4 * kMaxSlotWords + kVariableSlack> tile;  // room to put its variable parts together
+
+ private:
+  static constexpr std::uint32_t kGroupBytes = 4 * kMaxSlotWords * kGroupTiles;
+
+  std::array<Group, 128> groups_;
+  std::array<std::uint8_t, 2 * std::size_t{kGroupBytes}> remainders_;
+  std::uint32_t first_ = 0, count_ = 0, used_ = 0;
 };
 
 void FrameEncoder::work() noexcept {
   GeometryWalk geometry_walk = counted_;
   GroupWalk groups;
   std::optional<OpenEntry> open;
-  GroupVariable variable;
+  Pending pending;
   std::uint32_t checksum = 0;
   const auto open_entry = [&](std::uint32_t index) {
     open.emplace(entry_of(tensors_[index]), geometry_walk, tensors_[index].codebook);
@@ -167,14 +200,13 @@ void FrameEncoder::work() noexcept {
     const std::uint32_t index = groups.find(group, geometry_.entries, open_entry);
     if (index == GroupWalk::kNoEntry) break;
     const TileRange tiles = groups.tiles(group);
-    variable.words = 0;
+    pending.add_group(group, index, open->geometry.first_tile + tiles.begin);
     if (tiles.begin == 0) clear_entry_padding(*open);
-    for (std::uint32_t tile = tiles.begin; tile < tiles.end; ++tile) {
-      variable.first_word[tile - tiles.begin] = variable.words;
-      checksum += encode_tile(*open, index, tile, variable);
-    }
-    checksum += place_group(*open, index, group, tiles, variable);
+    for (std::uint32_t tile = tiles.begin; tile < tiles.end; ++tile)
+      checksum += encode_tile(*open, index, tile, pending);
+    checksum += place(pending, !pending.has_room());
   }
+  checksum += place(pending, true);
   directory_checksum_.fetch_add(checksum, std::memory_order_relaxed);
 }
 
@@ -186,9 +218,9 @@ void FrameEncoder::clear_entry_padding(const OpenEntry& open) const {
   clear_padding(entry.slots_offset + 4 * entry.slot_words_total());
 }
 
-/// Everything of a tile but its spill, which is appended to `variable`, and its record. Returns what the chunks add to the directory checksum.
+/// Everything of a tile but its spill, which is appended to `pending`, and its record. Returns what the chunks add to the directory checksum.
 std::uint32_t FrameEncoder::encode_tile(OpenEntry& open, std::uint32_t index, std::uint32_t tile,
-                                        GroupVariable& variable) const {
+                                        Pending& pending) const {
   const EntryGeometry& entry = open.geometry;
   std::uint32_t checksum = 0;
   std::uint32_t words = 0;
@@ -206,7 +238,7 @@ std::uint32_t FrameEncoder::encode_tile(OpenEntry& open, std::uint32_t index, st
     for (std::uint32_t p = 0; p < entry.planes.count; ++p) {
       to.planes[p] = at(entry.plane_offset[p] + place.first_vector * entry.planes.vector_bytes[p]);
     }
-    to.variable = variable.tile.data() + 4 * std::size_t{words};
+    to.variable = pending.tile.data() + 4 * std::size_t{words};
     const ChunkRecord record =
         backend_.encode(open.coder, {place.count, place.vectors, channel, place.first_value}, content, to);
     words += record.words;
@@ -226,41 +258,53 @@ std::uint32_t FrameEncoder::encode_tile(OpenEntry& open, std::uint32_t index, st
   const std::uint32_t slot_words = entry.tile_slot_words(tile);
   const std::uint32_t head = std::min(words, slot_words);
   std::uint8_t* const slot = at(entry.slots_offset + 4 * std::uint64_t{tile} * entry.shape.slot_words);
-  std::memcpy(slot, variable.tile.data(), 4 * std::size_t{head});
+  std::memcpy(slot, pending.tile.data(), 4 * std::size_t{head});
   std::memset(slot + 4 * std::size_t{head}, 0, 4 * std::size_t{slot_words - head});
-  std::memcpy(variable.remainders.data() + 4 * std::size_t{variable.words},
-              variable.tile.data() + 4 * std::size_t{head}, 4 * std::size_t{words - head});
-  variable.words += words - head;
+  pending.add_tile(pending.tile.data() + 4 * std::size_t{head}, words - head);
   return checksum;
 }
 
-/// When the group has its turn: its part of the spill and its tile records. Returns what they add to the directory checksum.
-std::uint32_t FrameEncoder::place_group(const OpenEntry& open, std::uint32_t index, std::uint32_t group,
-                                        TileRange tiles, const GroupVariable& variable) {
-  for (std::uint32_t turn = turn_.load(std::memory_order_acquire); turn != group;
-       turn = turn_.load(std::memory_order_acquire)) {
-    turn_.wait(turn, std::memory_order_acquire);
+/// Place the pending groups whose turn it is; or all, and wait for their turns. Returns what that adds to the directory checksum.
+std::uint32_t FrameEncoder::place(Pending& pending, bool all) {
+  std::uint32_t checksum = 0;
+  for (; !pending.empty(); pending.remove_front()) {
+    const std::uint32_t group = pending.front().number;
+    for (std::uint32_t turn = turn_.load(std::memory_order_acquire); turn != group;
+         turn = turn_.load(std::memory_order_acquire)) {
+      if (!all) return checksum;
+      turn_.wait(turn, std::memory_order_acquire);
+    }
+    checksum += place_group(pending);
   }
+  return checksum;
+}
+
+/// The first pending group, which has its turn: its part of the spill and its tile records. Returns what they add to the directory checksum.
+std::uint32_t FrameEncoder::place_group(const Pending& pending) {
+  const Pending::Group& group = pending.front();
+  std::uint32_t words = 0;
+  for (const std::uint32_t tile_words : group.words) words += tile_words;
   const std::uint64_t first_word = spill_words_;
-  const std::size_t bytes = 4 * std::size_t{variable.words};
+  const std::size_t bytes = 4 * std::size_t{words};
   bool fits = !full_.load(std::memory_order_relaxed);
   if (fits && dst_.size() - this->bytes() < bytes) {
-    full_at_ = index;
+    full_at_ = group.entry;
     full_.store(true, std::memory_order_relaxed);
     fits = false;
   }
-  if (fits) spill_words_ += variable.words;
-  turn_.store(group + 1, std::memory_order_release);
+  if (fits) spill_words_ += words;
+  turn_.store(group.number + 1, std::memory_order_release);
   turn_.notify_all();
   if (!fits) return 0;
 
-  std::memcpy(dst_.data() + geometry_.spill_offset + 4 * first_word, variable.remainders.data(), bytes);
+  std::memcpy(dst_.data() + geometry_.spill_offset + 4 * first_word, pending.bytes_of(group), bytes);
   std::uint32_t checksum = 0;
-  for (std::uint32_t tile = tiles.begin; tile < tiles.end; ++tile) {
-    const std::uint32_t number = open.geometry.first_tile + tile;
-    const auto record = static_cast<std::uint32_t>(first_word + variable.first_word[tile - tiles.begin]);
+  auto record = static_cast<std::uint32_t>(first_word);
+  for (std::uint32_t i = 0; i < group.tiles; ++i) {
+    const std::uint32_t number = group.first_tile + i;
     store(at(geometry_.tile_records_offset + 4 * std::uint64_t{number}), record);
     checksum += tile_record_hash(number, record);
+    record += group.words[i];
   }
   return checksum;
 }

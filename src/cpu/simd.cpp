@@ -104,6 +104,8 @@ const std::uint8_t* base_row(const ChunkCoder& coder, const ChunkValues& values,
 #include "cpu/simd_formats-inl.hpp"
 #include "cpu/simd_tiers-inl.hpp"
 
+#include "cpu/simd_expand-inl.hpp"
+
 HWY_BEFORE_NAMESPACE();
 namespace splitzip {
 namespace HWY_NAMESPACE {
@@ -227,7 +229,7 @@ struct Chunk {
       escapes += count_of(threes(codes));
     }
     writer.finish();
-    const std::uint32_t code_bytes = (2 * (count2 + count3) + 7) / 8;
+    const std::uint32_t code_bytes = bytes_of_codes(count2 + count3);
     const std::uint32_t words = (code_bytes + escapes + 3) / 4;
     if (words > raw_words) return words;
     const std::uint32_t full_bytes = 8 * (count2 / 32);
@@ -235,6 +237,68 @@ struct Chunk {
     if (escapes != 0) put_escapes(tier3, variable + code_bytes);
     return words;
   }
+
+  static constexpr const char* kNoRoomForTier2 = "variable part is too short for its tier-2 codes";
+  static constexpr const char* kNoRoomForTier3 = "variable part is too short for its tier-3 codes";
+  /// nullptr, or what is wrong with a variable part of so many words, codes of tiers 2 and 3, and escapes.
+  static const char* variable_fault(const std::uint8_t* variable, std::uint32_t words, std::uint32_t codes,
+                                    std::uint32_t escapes) {
+    const std::uint32_t code_bytes = bytes_of_codes(codes), available = 4 * words;
+    if ((code_bytes + escapes + 3) / 4 != words) return "variable part has another length than its codes need";
+    const std::uint32_t used = 2 * codes % 8;
+    if ((used != 0 && variable[code_bytes - 1] >> used != 0) ||
+        !all_zero(variable + code_bytes + escapes, available - code_bytes - escapes)) {
+      return "padding of the variable part is not zero";
+    }
+    return nullptr;
+  }
+  static constexpr std::uint32_t bytes_of_codes(std::uint32_t codes) { return (2 * codes + 7) / 8; }
+
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL
+
+  /// The values; nullptr, or what is wrong.
+  const char* decode_tiered(const ChunkCoder& coder, const std::uint8_t* bases, const ConstPlanePointers& planes,
+                            std::uint32_t words, const std::uint8_t* variable, std::uint8_t* content) {
+    const std::uint8_t* const code_plane = planes[kFormat.rest_planes];
+    std::uint32_t count2 = 0;
+    for (std::size_t i = 0; i < kR; i += kWidth) count2 += count_threes(load_quarters(code_plane + i / 4, kR / 4));
+    if (bytes_of_codes(count2) > 4 * words) return kNoRoomForTier2;
+    ByteStream<kValues> stream_of_2, stream_of_3;
+    const std::uint32_t count3 = stream_of_2.fill_from(variable, 0, count2);
+    if (bytes_of_codes(count2 + count3) > 4 * words) return kNoRoomForTier3;
+    const std::uint32_t escapes = stream_of_3.fill_from(variable, count2, count3);
+    if (const char* fault = variable_fault(variable, words, count2 + count3, escapes)) return fault;
+
+    const std::uint8_t *next2 = stream_of_2.data(), *next3 = stream_of_3.data();
+    const std::uint8_t* escape = variable + bytes_of_codes(count2 + count3);
+    const Bytes delta_of_rank = table16(coder.delta_of_rank.data());
+    using Lanes = LaneBytes<kVectorValues>;
+    for (std::size_t i = 0; i < kR; i += kWidth) {
+      const Bytes packed = load_quarters(code_plane + i / 4, kR / 4);
+      const auto deltas_of_quarter = [&](std::size_t quarter) HWY_ATTR {
+        const Bytes codes1 = codes_of(permute(packed, Lanes::kFromRows.of[quarter].byte), 0);
+        const std::uint64_t set2 = threes_of(codes1);
+        const Bytes codes2 = expand(set2, next2);
+        const std::uint64_t set3 = threes_of(codes2);
+        const Bytes codes3 = expand(set3, next3);
+        next2 += count_of(set2);
+        next3 += count_of(set3);
+        // The codes of a value add up to its rank.
+        Bytes delta = hn::TableLookupBytes(delta_of_rank, hn::Add(hn::Add(codes1, codes2), codes3));
+        if (const std::uint64_t set = threes_of(codes3); HWY_UNLIKELY(set != 0)) {
+          delta = expand_over(delta, set, escape);
+          escape += count_of(set);
+        }
+        return permute(delta, Lanes::kToRows.byte);
+      };
+      const Bytes a = deltas_of_quarter(0), b = deltas_of_quarter(1), c = deltas_of_quarter(2),
+                  d = deltas_of_quarter(3);
+      join(transpose_blocks({a, b, c, d}), i, bases, planes, content);
+    }
+    return nullptr;
+  }
+
+#else
 
   /// The values; nullptr, or what is wrong.
   const char* decode_tiered(const ChunkCoder& coder, const std::uint8_t* bases, const ConstPlanePointers& planes,
@@ -248,16 +312,15 @@ struct Chunk {
     }
     std::uint32_t count2 = 0, count3 = 0, escapes = 0;
     for (std::uint32_t w = 0; w < kWords; ++w) count2 += count_of(threes(tier1[w]));
-    const std::uint32_t available = 4 * words;
-    if ((2 * count2 + 7) / 8 > available) return "variable part is too short for its tier-2 codes";
+    if (bytes_of_codes(count2) > 4 * words) return kNoRoomForTier2;
 
     // Beside each code of tier 2 its tier 3, zero if it has none; then both to the places that tier 1 says.
     const std::uint32_t stream_words = (count2 + 31) / 32;
     for (std::uint32_t w = 0; w < stream_words; ++w) stream2[w] = load<std::uint64_t>(variable + 8 * std::size_t{w});
     if (count2 % 32 != 0) stream2[stream_words - 1] &= (std::uint64_t{1} << 2 * count2 % 64) - 1;
     for (std::uint32_t w = 0; w < stream_words; ++w) count3 += count_of(threes(stream2[w]));
-    const std::uint32_t code_bytes = (2 * (count2 + count3) + 7) / 8;
-    if (code_bytes > available) return "variable part is too short for its tier-3 codes";
+    const std::uint32_t code_bytes = bytes_of_codes(count2 + count3);
+    if (code_bytes > 4 * words) return kNoRoomForTier3;
     std::uint32_t position = count2;
     for (std::uint32_t w = 0; w < stream_words; ++w) {
       const std::uint64_t set = threes(stream2[w]);
@@ -266,12 +329,7 @@ struct Chunk {
       position += count;
       escapes += count_of(threes(stream3[w]));
     }
-    if ((code_bytes + escapes + 3) / 4 != words) return "variable part has another length than its codes need";
-    const std::uint32_t used = 2 * position % 8;
-    if ((used != 0 && variable[code_bytes - 1] >> used != 0) ||
-        !all_zero(variable + code_bytes + escapes, available - code_bytes - escapes)) {
-      return "padding of the variable part is not zero";
-    }
+    if (const char* fault = variable_fault(variable, words, count2 + count3, escapes)) return fault;
     position = 0;
     for (std::uint32_t w = 0; w < kWords; ++w) {
       const std::uint64_t set = threes(tier1[w]);
@@ -295,6 +353,8 @@ struct Chunk {
     join_deltas(bases, planes, content);
     return nullptr;
   }
+
+#endif
 
   // Most chunks have no escapes in fixed4, so they are looked for only where a code says that there are some.
   static HWY_INLINE Bytes highest(Bytes so_far, const Quad& codes) {

@@ -3,11 +3,11 @@
 // Tiers with a byte for each code, for machines that move bytes apart by a mask (VBMI2): docs/format.md, 5.2.
 // No include guard: compiled once for each target, see simd.cpp.
 
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL
+
 HWY_BEFORE_NAMESPACE();
 namespace splitzip {
 namespace HWY_NAMESPACE {
-
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL
 
 // The instructions, for which Highway has no names yet.
 HWY_INLINE Bytes permute(Bytes v, const std::uint8_t* places) {
@@ -112,8 +112,8 @@ struct LaneBytes {
   }();
 };
 
-#endif
-
 }  // namespace HWY_NAMESPACE
 }  // namespace splitzip
 HWY_AFTER_NAMESPACE();
+
+#endif

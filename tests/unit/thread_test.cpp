@@ -100,6 +100,29 @@ TEST_F(Threads, WorkersDoNotChangeTheResult) {
   splitzip_workers_destroy(nullptr);
 }
 
+// More than a thread can keep until it is its turn, and more groups than it can remember.
+TEST_F(Threads, EverythingSpills) {
+  TensorList tensors = tensors_;
+  for (splitzip_tensor& tensor : tensors) tensor.slot_words = 0;
+  Bytes values;
+  while (values.size() < (std::size_t{16} << 20)) values.insert(values.end(), values_[0].begin(), values_[0].end());
+  splitzip_tensor& large = tensors[0];
+  large.tokens = static_cast<std::uint32_t>(values.size() / values_[0].size() * 1500);
+  LayoutList sources = sources_;
+  sources[0] = splitzip_layout_contiguous(values.data(), &large);
+  const Bytes expected = encode(tensors, sources);
+  for (const std::uint32_t count : {2u, 5u}) {
+    const Workers workers = new_workers(count);
+    splitzip_encode_options options = SPLITZIP_ENCODE_OPTIONS_INIT;
+    options.workers = workers.get();
+    for (int k = 0; k < 4; ++k) EXPECT_TRUE(encode(tensors, sources, &options) == expected);
+    Bytes out(expected.size() - 4);
+    std::size_t size = 0;
+    EXPECT_EQ(splitzip_encode(tensors.data(), sources.data(), tensors.size(), &options, out.data(), out.size(), &size,
+                              nullptr),
+              SPLITZIP_ERROR_OUTPUT_TOO_SMALL);
+  }
+}
 TEST_F(Threads, CallsShareWorkers) {
   splitzip_frame opened;
   ASSERT_EQ(open(frame_, opened), SPLITZIP_OK);
