@@ -9,6 +9,7 @@
 #include "cpu/backend.hpp"
 #include "cpu/codec.hpp"
 #include "cpu/gather.hpp"
+#include "cpu/prefetch.hpp"
 #include "cpu/stream.hpp"
 #include "cpu/tile_groups.hpp"
 
@@ -51,6 +52,8 @@ struct OpenEntry {
         coder(geometry, codebook),
         index(tensor),
         tensor_seed(hash_u64(HashDomain::kTensorKey, frame_entry.tensor_key)) {}
+
+  bool prefetches() const { return frame.geometry.raw_bytes >= kPrefetchBytes; }
 };
 
 /// The variable parts of a tile, put together from slot and spill.
@@ -78,6 +81,7 @@ splitzip_status load_tile(const OpenEntry& open, std::uint32_t tile, TileVariabl
   const std::uint32_t head = words < slot_words ? words : slot_words;
   const std::uint8_t* slot = frame.data + entry.slots_offset + 4 * std::uint64_t{tile} * entry.shape.slot_words;
   std::memcpy(variable.bytes.data(), slot, 4 * std::size_t{head});
+  if (open.prefetches()) prefetch_next(slot, 4 * std::size_t{slot_words});
   if (!all_zero(slot + 4 * std::size_t{head}, 4 * std::size_t{slot_words - head})) {
     return fail(error, SPLITZIP_ERROR_CORRUPT_PAYLOAD, "unused words of a slot are not zero", {open.index, first});
   }
@@ -103,6 +107,7 @@ splitzip_status decode_verified(const OpenEntry& open, const TileVariable& varia
   ChunkBytes<const std::uint8_t> from;
   for (std::uint32_t p = 0; p < entry.planes.count; ++p) {
     from.planes[p] = open.frame.data + entry.plane_offset[p] + place.first_vector * entry.planes.vector_bytes[p];
+    if (open.prefetches()) prefetch_next(from.planes[p], std::size_t{place.vectors} * entry.planes.vector_bytes[p]);
   }
   from.variable = variable.bytes.data() + 4 * std::size_t{variable.first_word[k]};
   const ChunkValues values{place.count, place.vectors, channel, place.first_value};
@@ -217,7 +222,7 @@ class FrameDecoder final : public SharedWork {
   const GeometryWalk& counted_;
   const Tensors tensors_;
   const Layouts destinations_;
-  const bool streams_ = frame_.geometry.raw_bytes >= kStreamBytes;
+  const bool streams_ = frame_.geometry.raw_bytes >= kStreamBytes && streams_well();
 
   std::atomic<std::uint32_t> next_group_{0};
   std::atomic<std::uint32_t> failed_group_{UINT32_MAX};
@@ -280,9 +285,11 @@ splitzip_status FrameDecoder::decode_tile(const OpenEntry& open, std::uint32_t t
         [&](std::uint8_t* memory, std::uint64_t offset, std::uint64_t bytes) {
           if (streams_) {
             stream_copy(memory, content.data() + offset, bytes);
-          } else {
-            std::memcpy(memory, content.data() + offset, bytes);
+            return;
           }
+          // The next chunk's place, if this one lies in one piece.
+          if (bytes == kChunkBytes && open.prefetches()) prefetch_next<true>(memory, bytes);
+          std::memcpy(memory, content.data() + offset, bytes);
         });
   }
   return SPLITZIP_OK;

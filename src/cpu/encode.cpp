@@ -7,6 +7,7 @@
 #include "cpu/backend.hpp"
 #include "cpu/codec.hpp"
 #include "cpu/gather.hpp"
+#include "cpu/prefetch.hpp"
 #include "cpu/tile_groups.hpp"
 
 namespace splitzip {
@@ -120,6 +121,7 @@ class FrameEncoder final : public SharedWork {
   const FrameGeometry& geometry_;
   const GeometryWalk& counted_;
   const std::span<std::uint8_t> dst_;
+  const bool prefetches_ = geometry_.raw_bytes >= kPrefetchBytes;
 
   std::atomic<std::uint32_t> next_group_{0};
   std::atomic<std::uint32_t> directory_checksum_;
@@ -233,10 +235,12 @@ std::uint32_t FrameEncoder::encode_tile(OpenEntry& open, std::uint32_t index, st
         sources_[index],
         {place.first_token, place.range, entry.shape.channels, entry.format.bytes, place.first_value, place.count},
         buffer.data());
+    if (prefetches_ && content != buffer.data()) prefetch_next(content, std::size_t{place.vectors} * kVectorBytes);
 
     ChunkBytes<std::uint8_t> to;
     for (std::uint32_t p = 0; p < entry.planes.count; ++p) {
       to.planes[p] = at(entry.plane_offset[p] + place.first_vector * entry.planes.vector_bytes[p]);
+      if (prefetches_) prefetch_next<true>(to.planes[p], std::size_t{place.vectors} * entry.planes.vector_bytes[p]);
     }
     to.variable = pending.tile.data() + 4 * std::size_t{words};
     const ChunkRecord record =

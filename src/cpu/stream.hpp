@@ -16,6 +16,19 @@ namespace splitzip {
 /// From this many bytes on, little of the output would still be in a core's caches when the call returns.
 inline constexpr std::uint64_t kStreamBytes = std::uint64_t{16} << 20;
 
+/// Whether that is faster here than plain stores to memory that was prefetched. Not on Intel's cores with VBMI2: docs/cpu.md.
+inline bool streams_well() {
+#if defined(__x86_64__) && defined(__GNUC__)
+  static const bool well = [] {
+    __builtin_cpu_init();
+    return !(__builtin_cpu_is("intel") && __builtin_cpu_supports("avx512vbmi2"));
+  }();
+  return well;
+#else
+  return true;
+#endif
+}
+
 /// memcpy. Whole cache lines are not kept in the caches; the caller calls finish_streaming when all is copied.
 inline void stream_copy(std::uint8_t* to, const std::uint8_t* from, std::size_t bytes) {
 #ifdef __SSE2__
