@@ -154,15 +154,15 @@ def decode_frame(data, codebooks, expected_nonce=None):
     reader, check = Reader(data, "TRUNCATED"), partial(require, "CORRUPT_HEADER")
     header = reader.header(b"SZKF", "<4xHHQIIIIQII")  # 4.1
     flags, nonce, entry_count, chunk_count, tile_count, spill_words, frame_bytes, directory_sum, header_sum = header
-    require("UNSUPPORTED_FLAG", flags <= 1, f"flags {flags:#x}")
-    check(entry_count <= 65535, "entry_count")
+    require("UNSUPPORTED_FLAG", flags <= 3, f"flags {flags:#x}")
+    check(flags < 2 and entry_count <= 65535 or (flags, entry_count) == (2, 0), "entry_count or flags")
     table = reader.take(48 * entry_count)
     checksum = hash32(2, np.arange(entry_count), *np.frombuffer(table, "<u4").reshape(-1, 12).T)
     check(header_sum == (hash32(1, *struct.unpack_from("<11I", data)) + checksum) % 2**32, "header checksum")
     entries = [Entry(*fields) for fields in struct.iter_unpack("<QQQ5IHBB", table)]
     counts = sum(e.chunk_count for e in entries), sum(ceil_div(e.chunk_count, 8) for e in entries)
     check((chunk_count, tile_count) == counts and chunk_count < 2**24, "chunk_count or tile_count")
-    sizes = sum([e.sizes for e in entries], [2 * chunk_count, 4 * chunk_count * flags, 4 * tile_count])
+    sizes = sum([e.sizes for e in entries], [2 * chunk_count, 4 * chunk_count * (flags & 1), 4 * tile_count])
     check(frame_bytes == reader.at + sum(ceil_div(s, 16) * 16 for s in sizes) + 4 * spill_words, "frame_bytes")
     require("TRUNCATED" if len(data) < frame_bytes else "TRAILING_BYTES", len(data) == frame_bytes, "frame length")
 
@@ -187,6 +187,7 @@ def decode_frame(data, codebooks, expected_nonce=None):
     check(starts == tile_records.tolist() and spilled == spill_words, "tile records or spill_words")
 
     require("NONCE_MISMATCH", expected_nonce in (None, nonce), f"nonce {nonce}")
+    require("OVER_BUDGET", flags < 2, "the frame did not fit in its budget")
     for e in (e for e in entries if e.mode != RAW):
         require("CODEBOOK_REQUIRED", e.codebook in codebooks, f"codebook {e.codebook:016x}")
         code, e.ranks, e.bases = codebooks[e.codebook]

@@ -137,11 +137,18 @@ void run(const std::uint8_t* data, std::size_t size) {
   (void)splitzip_frame_get_size(frame.get(), rest.size(), &declared);
   splitzip_frame opened;
   splitzip_error error = SPLITZIP_ERROR_INIT;
+  // With the nonce that it says it has, the only thing that a budget makes of a whole frame is room for more bytes.
+  std::uint64_t nonce = 0;
+  if (rest.size() >= 16) std::memcpy(&nonce, &rest[8], sizeof nonce);
+  const auto in_budget = splitzip_frame_open_budget(frame.get(), rest.size(), nonce, &opened, &error);
+  require(in_budget == SPLITZIP_OK ? opened.size <= rest.size() : error.status == in_budget);
   if (const auto status = splitzip_frame_open(frame.get(), rest.size(), nullptr, &opened, &error);
       status != SPLITZIP_OK) {
     require(error.status == status && error.message[0] != '\0');
+    require(status == in_budget || status == SPLITZIP_ERROR_TRAILING_BYTES);
     return;
   }
+  require(in_budget == SPLITZIP_OK);
   require(declared == rest.size() && opened.size == rest.size());
   // The largest ratio that a frame can have is that of two bits for five: values are never much more than the frame.
   require(raw_bytes(opened) <= 2 * rest.size());

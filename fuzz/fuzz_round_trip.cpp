@@ -75,6 +75,30 @@ void check_units(Input& input, const splitzip_frame& frame, std::size_t index, c
   }
 }
 
+/// All bytes of a budget are the frame, or its mark, and zeros.
+void check_budgets(const std::vector<splitzip_tensor>& tensors, const std::vector<splitzip_layout>& layouts,
+                   splitzip_encode_options options, const Bytes& frame) {
+  options.budget = 1;
+  splitzip_frame opened;
+  for (const std::size_t budget : {frame.size() + 100, frame.size() - 1}) {
+    const bool fits = budget >= frame.size(), marks = !fits && budget >= 48;
+    Bytes out(budget, 0x33);
+    std::size_t size = 0;
+    require(splitzip_encode(tensors.data(), layouts.data(), tensors.size(), &options, out.data(), budget, &size,
+                            nullptr) == (fits    ? SPLITZIP_OK
+                                         : marks ? SPLITZIP_ERROR_OVER_BUDGET
+                                                 : SPLITZIP_ERROR_OUTPUT_TOO_SMALL));
+    if (!fits && !marks) continue;
+    require(size == (fits ? frame.size() : 48));
+    if (fits) require(std::equal(frame.begin(), frame.end(), out.begin()));
+    for (std::size_t i = size; i < budget; ++i) require(out[i] == 0);
+    require(splitzip_frame_open_budget(out.data(), budget, options.nonce, &opened, nullptr) ==
+            (fits ? SPLITZIP_OK : SPLITZIP_ERROR_OVER_BUDGET));
+    require(splitzip_frame_open_budget(out.data(), budget, options.nonce + 1, &opened, nullptr) ==
+            SPLITZIP_ERROR_NONCE_MISMATCH);
+  }
+}
+
 void run(Input input) {
   const std::uint32_t count = input.below(4);
   std::vector<Tensor> tensors(count);
@@ -114,6 +138,7 @@ void run(Input input) {
   require(frame.size() >= sizes.known_bytes);
   require(encode(frame.size(), 0x11, SPLITZIP_OK) == frame);
   encode(frame.size() - 1, 0x22, SPLITZIP_ERROR_OUTPUT_TOO_SMALL);
+  check_budgets(descriptions, layouts, options, frame);
   for (std::size_t i = 0; i < count; ++i) {
     require(sources[i]->rest_is_untouched() && sources[i]->values() == tensors[i].values);
   }

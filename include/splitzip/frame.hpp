@@ -19,6 +19,7 @@ inline namespace v0 {
 struct EncodeOptions {
   std::uint64_t nonce = 0;
   bool checksums = true;
+  bool budget = false;                  // all of the destination is written: see splitzip_encode
   splitzip_workers* workers = nullptr;  // of Workers::get()
 };
 
@@ -36,6 +37,7 @@ inline splitzip_encode_options c_options(const EncodeOptions& options) {
   splitzip_encode_options c = SPLITZIP_ENCODE_OPTIONS_INIT;
   c.nonce = options.nonce;
   c.checksums = options.checksums ? 1 : 0;
+  c.budget = options.budget ? 1 : 0;
   c.workers = options.workers;
   return c;
 }
@@ -51,7 +53,8 @@ inline splitzip_frame_sizes frame_sizes(std::span<const Tensor> tensors, const E
   return sizes;
 }
 
-/// Encodes into memory of the caller, without an allocation, and returns the part of `dst` that the frame takes.
+/// Encodes into memory of the caller, without an allocation, and returns the part of `dst` that the frame takes. With a budget, a frame that does
+/// not fit leaves its mark in `dst` before the error is thrown.
 inline std::span<std::byte> encode_to(std::span<std::byte> dst, std::span<const Tensor> tensors,
                                       std::span<const Layout> sources, const EncodeOptions& options = {}) {
   internal::check_counts(tensors.size(), sources.size());
@@ -100,6 +103,14 @@ class Frame {
           error);
   }
 
+  /// The frame that was encoded with a budget and ends somewhere in `budget`. Throws Error, OVER_BUDGET where a mark stands in its place.
+  static Frame in_budget(std::span<const std::byte> budget, std::uint64_t expected_nonce) {
+    Frame opened;
+    splitzip_error error = SPLITZIP_ERROR_INIT;
+    check(splitzip_frame_open_budget(budget.data(), budget.size(), expected_nonce, &opened.frame_, &error), error);
+    return opened;
+  }
+
   std::uint64_t nonce() const noexcept { return frame_.nonce; }
   std::size_t size() const noexcept { return frame_.tensor_count; }
   Entry operator[](std::size_t index) const {
@@ -133,6 +144,8 @@ class Frame {
   const splitzip_frame& get() const noexcept { return frame_; }
 
  private:
+  Frame() { frame_.struct_size = sizeof frame_; }
+
   splitzip_frame frame_{};
 };
 

@@ -86,6 +86,7 @@ typedef enum splitzip_status SPLITZIP_ANY_INT {
 
   SPLITZIP_ERROR_OUTPUT_TOO_SMALL = 50,
   SPLITZIP_ERROR_OUT_OF_MEMORY = 51,
+  SPLITZIP_ERROR_OVER_BUDGET = 52, /* the frame did not fit in its budget, and a mark that says so is in its place */
 
   SPLITZIP_ERROR_DEVICE = 60, /* the device runtime reported an error */
 
@@ -249,11 +250,12 @@ typedef struct splitzip_encode_options {
   size_t struct_size;
   uint64_t nonce;            /* generation number; a receiver can demand it */
   int32_t checksums;         /* 0: no content checksums */
+  int32_t budget;            /* not 0: capacity is a budget, see splitzip_encode */
   splitzip_workers* workers; /* NULL: the calling thread alone */
 } splitzip_encode_options;
 
 #define SPLITZIP_ENCODE_OPTIONS_INIT \
-  { sizeof(splitzip_encode_options), 0, 1, NULL }
+  { sizeof(splitzip_encode_options), 0, 1, 0, NULL }
 
 /* Sizes of the frame of `count` tensors, before encoding. */
 typedef struct splitzip_frame_sizes {
@@ -272,7 +274,12 @@ SPLITZIP_API splitzip_status splitzip_get_frame_sizes(const splitzip_tensor* ten
 
 /* Encode `count` tensors, found at sources[0..count-1], as one frame at dst. *size receives its length. The frame is the same on every
  * machine and in every backend. dst needs no alignment and must not overlap a source. Succeeds exactly if the frame fits in capacity.
- * Errors: those of splitzip_get_frame_sizes, INVALID_LAYOUT, OUTPUT_TOO_SMALL. */
+ *
+ * With options->budget all of dst[0..capacity-1] is written, so that it can be sent as it is, always to the same place and without a word
+ * about its length: the frame and then zeros, or, if the frame does not fit, a mark of 48 bytes and then zeros, with the status OVER_BUDGET
+ * and *size 48. splitzip_frame_open_budget is the other end. Less than 48 bytes are OUTPUT_TOO_SMALL, and nothing is written.
+ *
+ * Errors: those of splitzip_get_frame_sizes, INVALID_LAYOUT, OUTPUT_TOO_SMALL, OVER_BUDGET. */
 SPLITZIP_API splitzip_status splitzip_encode(const splitzip_tensor* tensors, const splitzip_layout* sources,
                                              size_t count, const splitzip_encode_options* options, void* dst,
                                              size_t capacity, size_t* size, splitzip_error* error);
@@ -301,9 +308,16 @@ SPLITZIP_API splitzip_status splitzip_frame_get_size(const void* data, size_t si
 
 /* Check the frame that fills data[0..size-1] and describe it in *frame. Reads header, entries and directory, not the planes.
  * `expected_nonce` NULL: any. Any bytes whatever are safe to pass.
- * Errors: BAD_MAGIC, UNSUPPORTED_*, TRUNCATED, TRAILING_BYTES, CORRUPT_HEADER, CORRUPT_DIRECTORY, NONCE_MISMATCH. */
+ * Errors: BAD_MAGIC, UNSUPPORTED_*, TRUNCATED, TRAILING_BYTES, CORRUPT_HEADER, CORRUPT_DIRECTORY, NONCE_MISMATCH, OVER_BUDGET (a mark). */
 SPLITZIP_API splitzip_status splitzip_frame_open(const void* data, size_t size, const uint64_t* expected_nonce,
                                                  splitzip_frame* frame, splitzip_error* error);
+
+/* The same for what was encoded with a budget: the frame starts at `data` and ends somewhere in data[0..budget-1]; what follows it is not
+ * looked at. The nonce is always demanded, since nothing else tells what has just arrived from what lay there before.
+ * Errors: those of splitzip_frame_open but TRAILING_BYTES; OVER_BUDGET: the sender's frame did not fit, and this very unit has to come by
+ * another way; TRUNCATED: also a frame longer than the budget. */
+SPLITZIP_API splitzip_status splitzip_frame_open_budget(const void* data, size_t budget, uint64_t expected_nonce,
+                                                        splitzip_frame* frame, splitzip_error* error);
 
 /* Description of tensor `index` of the frame, with codebook NULL and the identity of its codebook in *codebook_hash (0: none). */
 SPLITZIP_API splitzip_status splitzip_frame_get_tensor(const splitzip_frame* frame, size_t index,

@@ -66,7 +66,7 @@ SPLITZIP_API void splitzip_cuda_table_destroy(splitzip_cuda_table* table);
 /* One request: all tensors of the table as one frame. */
 typedef struct splitzip_cuda_request {
   void* frame;       /* a multiple of 16; NULL: nothing to do, the result is OK */
-  uint64_t capacity; /* encoding: bytes at `frame`; decoding: bytes of the frame */
+  uint64_t capacity; /* encoding: bytes at `frame`; decoding: bytes of the frame; with budgets, both: the budget */
   uint64_t nonce;    /* encoding: to write; decoding: to demand */
 } splitzip_cuda_request;
 
@@ -86,8 +86,9 @@ typedef struct splitzip_cuda_rows {
  * or of the destination. So who polls the status in pinned or peer memory (having put a value there that is no status) may use them
  * once it has changed. */
 typedef struct splitzip_cuda_result {
-  uint64_t frame_bytes; /* encoding: length of the frame, 0 on failure; decoding: the capacity that was given */
-  uint32_t status;      /* splitzip_status */
+  uint64_t
+      frame_bytes; /* encoding: length of the frame, 48 of a mark, 0 on failure; decoding: the capacity that was given */
+  uint32_t status; /* splitzip_status */
   uint32_t reserved;
 } splitzip_cuda_result;
 
@@ -104,7 +105,7 @@ typedef struct splitzip_cuda_batch {
   uint32_t request_count; /* at least 1; the captured maximum, since requests without a frame are skipped */
   uint32_t max_sms;       /* 0: all; else the kernels occupy no more than so many multiprocessors' worth of threads */
   int32_t checksums;      /* encoding: 0 leaves chunk checksums out; decoding: whether the frames have them */
-  int32_t reserved;
+  int32_t budgets;        /* not 0: capacities are budgets, see section 3 */
 } splitzip_cuda_batch;
 
 #define SPLITZIP_CUDA_BATCH_INIT \
@@ -122,16 +123,21 @@ SPLITZIP_API splitzip_status splitzip_cuda_decode_workspace(const splitzip_cuda_
 /* Encode every request of the batch to its frame. The return value tells whether the work was launched: INVALID_ARGUMENT, OUTPUT_TOO_SMALL
  * (the workspace), TOO_LARGE, DEVICE. The statuses of requests, on the device:
  *   OUTPUT_TOO_SMALL   the frame does not fit in capacity (splitzip_get_frame_sizes tells a bound)
+ *   OVER_BUDGET        the same with budgets; the frame's place has a mark of that
  *   TOO_LARGE          more tokens than the table or max_total_tokens allows, or 2^24 chunks
  *   INVALID_LAYOUT     a page list that does not cover the tokens; an offset that is no multiple of 16 where it must be
- *   INVALID_ARGUMENT   a frame that is no multiple of 16 */
+ *   INVALID_ARGUMENT   a frame that is no multiple of 16
+ *
+ * With batch->budgets all bytes of a request's capacity are written, as by splitzip_encode with a budget: so they can be sent as they are, always
+ * to the same place, without a word about their length and before anyone has seen the results. The frame, or the mark, is followed by zeros. */
 SPLITZIP_API splitzip_status splitzip_cuda_encode(const splitzip_cuda_table* table, const splitzip_cuda_batch* batch,
                                                   struct CUstream_st* stream);
 
 /* Decode every request's frame. What the frame must hold is what table, rows and nonce say; nothing is taken from the frame but values.
  * Statuses of requests, beside those above: BAD_MAGIC, UNSUPPORTED_VERSION, UNSUPPORTED_FLAG, TRUNCATED, TRAILING_BYTES, CORRUPT_HEADER,
  * CORRUPT_DIRECTORY, CORRUPT_PAYLOAD, CHECKSUM_MISMATCH, CODEBOOK_MISMATCH, GEOMETRY_MISMATCH, NONCE_MISMATCH; where several are true, the one with the
- * lowest number. A request that fails leaves its own destination in an unspecified state and all others as they are. */
+ * lowest number. With batch->budgets frames may end before their capacity: the length comes from the header, is compared with the budget before it is
+ * used, and must fit what was decoded. OVER_BUDGET: the sender's frame did not fit. A request that fails leaves its own destination in an unspecified state and all others as they are. */
 SPLITZIP_API splitzip_status splitzip_cuda_decode(const splitzip_cuda_table* table, const splitzip_cuda_batch* batch,
                                                   struct CUstream_st* stream);
 

@@ -87,14 +87,15 @@ void bind_cuda(nb::module_& module) {
           "code",
           [](const CudaTable& self, bool decoding, std::uint64_t requests, std::uint64_t rows, std::uint64_t results,
              std::uint64_t failed, std::uint64_t workspace, std::uint64_t workspace_bytes, std::uint32_t request_count,
-             std::uint64_t max_total_tokens, std::uint32_t max_sms, bool checksums, std::uint64_t stream) {
+             std::uint64_t max_total_tokens, std::uint32_t max_sms, bool checksums, std::uint64_t stream,
+             bool budgets) {
             self.code({requests, rows, results, failed, workspace, workspace_bytes, max_total_tokens, request_count,
-                       max_sms, checksums},
+                       max_sms, checksums, budgets},
                       decoding, stream);
           },
           NoGil(), nb::arg("decoding"), nb::arg("requests"), nb::arg("rows"), nb::arg("results"), nb::arg("failed"),
           nb::arg("workspace"), nb::arg("workspace_bytes"), nb::arg("request_count"), nb::arg("max_total_tokens"),
-          nb::arg("max_sms"), nb::arg("checksums"), nb::arg("stream"))
+          nb::arg("max_sms"), nb::arg("checksums"), nb::arg("stream"), nb::arg("budgets") = false)
       .def(
           "code_paged",
           [](const CudaTable& self, bool decoding, std::vector<std::uint64_t> caches, std::uint64_t page_table,

@@ -64,6 +64,7 @@ struct CudaBatch {
   std::uint64_t requests, rows, results, failed, workspace, workspace_bytes, max_total_tokens;
   std::uint32_t request_count, max_sms;
   bool checksums;
+  bool budgets = false;
 };
 
 /// A batch of requests as engines have them: a page table with a row for each, and how many tokens each has. All memory is

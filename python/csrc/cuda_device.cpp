@@ -29,6 +29,7 @@ splitzip_cuda_batch c_batch(const CudaBatch& batch) {
   made.request_count = batch.request_count;
   made.max_sms = batch.max_sms;
   made.checksums = batch.checksums ? 1 : 0;
+  made.budgets = batch.budgets ? 1 : 0;
   return made;
 }
 

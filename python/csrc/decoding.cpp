@@ -19,8 +19,13 @@ namespace {
 
 class Frame {
  public:
-  Frame(nb::handle data, std::optional<std::uint64_t> expected_nonce) : data_(data, PyBUF_SIMPLE) {
+  Frame(nb::handle data, std::optional<std::uint64_t> expected_nonce, bool budget) : data_(data, PyBUF_SIMPLE) {
     splitzip_error error = SPLITZIP_ERROR_INIT;
+    if (budget) {
+      if (!expected_nonce) throw StatusError(SPLITZIP_ERROR_INVALID_ARGUMENT, "in a budget a nonce has to be expected");
+      check(splitzip_frame_open_budget(data_.data(), data_.size(), *expected_nonce, &frame_, &error), error);
+      return;
+    }
     check(splitzip_frame_open(data_.data(), data_.size(), expected_nonce ? &*expected_nonce : nullptr, &frame_, &error),
           error);
   }
@@ -96,8 +101,10 @@ void bind_decoding(nb::module_& module) {
   nb::class_<Frame>(module, "FrameBase")
       .def(
           "__init__",
-          [](Frame* self, nb::handle data, std::optional<std::uint64_t> nonce) { new (self) Frame(data, nonce); },
-          nb::arg("data"), nb::kw_only(), nb::arg("expected_nonce") = nb::none())
+          [](Frame* self, nb::handle data, std::optional<std::uint64_t> nonce, bool budget) {
+            new (self) Frame(data, nonce, budget);
+          },
+          nb::arg("data"), nb::kw_only(), nb::arg("expected_nonce") = nb::none(), nb::arg("budget") = false)
       .def_prop_ro("size", [](const Frame& self) { return self.info().size; })
       .def_prop_ro("nonce", [](const Frame& self) { return self.info().nonce; })
       .def_prop_ro("has_checksums", [](const Frame& self) { return (self.info().flags & 1) != 0; })

@@ -24,7 +24,7 @@ splitzip_frame_sizes sizes_of(nb::handle tensors, bool checksums) {
 void check_sources(nb::handle tensors, nb::handle layouts) { TensorTable(tensors).place_sources(layouts); }
 
 std::size_t encode_into(nb::handle tensors, nb::handle layouts, nb::handle out, std::uint64_t nonce, bool checksums,
-                        const Workers* workers) {
+                        const Workers* workers, bool budget) {
   const Buffer to(out, PyBUF_WRITABLE);
   TensorTable table(tensors);
   table.place_sources(layouts);
@@ -32,6 +32,7 @@ std::size_t encode_into(nb::handle tensors, nb::handle layouts, nb::handle out, 
   splitzip_encode_options options = SPLITZIP_ENCODE_OPTIONS_INIT;
   options.nonce = nonce;
   options.checksums = checksums;
+  options.budget = budget;
   if (workers != nullptr) options.workers = workers->get();
   std::size_t size = 0;
   splitzip_error error = SPLITZIP_ERROR_INIT;
@@ -58,7 +59,7 @@ void bind_encoding(nb::module_& module) {
   module.def("frame_sizes", &sizes_of, nb::arg("tensors"), nb::kw_only(), nb::arg("checksums") = true);
   module.def("check_sources", &check_sources, nb::arg("tensors"), nb::arg("layouts"));
   module.def("encode_into", &encode_into, nb::arg("tensors"), nb::arg("layouts"), nb::arg("out"), nb::arg("nonce"),
-             nb::arg("checksums"), nb::arg("workers").none());
+             nb::arg("checksums"), nb::arg("workers").none(), nb::arg("budget") = false);
 }
 
 }  // namespace splitzip::python

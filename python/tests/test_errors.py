@@ -94,6 +94,7 @@ def test_statuses_by_cause(source, frame, layout, tensor, books):
         "InvalidTensor": lambda: frame_sizes([dataclasses.replace(tensor, slot_words=1537)]),
         "TooLarge": lambda: frame_sizes([dataclasses.replace(tensor, codebook=None, mode=Mode.RAW, tokens=2**32 - 1)]),
         "OutputTooSmall": lambda: encode([tensor], [layout], out=bytearray(len(frame) - 1)),
+        "OverBudget": lambda: encode([tensor], [layout], out=bytearray(len(frame) - 1), budget=True),
         "NoSamples": lambda: splitzip_kv.Calibration().finish(),
         "CodebookCorrupt": lambda: splitzip_kv.CodebookSet(books.to_bytes()[:-1]),
         "InvalidArgument": lambda: Frame(frame)._tensor(1),

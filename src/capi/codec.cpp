@@ -30,6 +30,29 @@ splitzip_status check_arrays(const splitzip_tensor* tensors, const splitzip_layo
 
 splitzip::Workers* threads_of(splitzip_workers* workers) { return workers == nullptr ? nullptr : &workers->threads; }
 
+splitzip_status open_frame(const void* data, std::size_t size, splitzip::FrameLength length,
+                           const std::uint64_t* expected_nonce, splitzip_frame* frame, splitzip_error* error) {
+  if (frame == nullptr || (data == nullptr && size != 0)) {
+    return fail(error, SPLITZIP_ERROR_INVALID_ARGUMENT, "data or frame is NULL");
+  }
+  splitzip::FrameHeader header;
+  const auto status = splitzip::check_frame(static_cast<const std::uint8_t*>(data), size, length, header, error);
+  if (status != SPLITZIP_OK) return status;
+  if (expected_nonce != nullptr && *expected_nonce != header.nonce) {
+    return fail(error, SPLITZIP_ERROR_NONCE_MISMATCH, "the frame is of another generation than is expected",
+                {.offset = 8});
+  }
+  if ((header.flags & splitzip::kFlagOverBudget) != 0) {
+    return fail(error, SPLITZIP_ERROR_OVER_BUDGET, "the sender's frame did not fit in its budget", {.offset = 6});
+  }
+  *frame = {sizeof *frame,      data,
+            header.frame_bytes, header.nonce,
+            header.flags,       header.entry_count,
+            header.chunk_count, header.tile_count,
+            header.spill_words, 0};
+  return SPLITZIP_OK;
+}
+
 constexpr splitzip_encode_options kDefaultOptions = SPLITZIP_ENCODE_OPTIONS_INIT;
 
 }  // namespace
@@ -89,27 +112,12 @@ splitzip_status splitzip_frame_get_size(const void* data, size_t size, uint64_t*
 
 splitzip_status splitzip_frame_open(const void* data, size_t size, const uint64_t* expected_nonce,
                                     splitzip_frame* frame, splitzip_error* error) {
-  if (frame == nullptr || (data == nullptr && size != 0)) {
-    return fail(error, SPLITZIP_ERROR_INVALID_ARGUMENT, "data or frame is NULL");
-  }
-  splitzip::FrameHeader header;
-  const auto status = splitzip::check_frame(static_cast<const std::uint8_t*>(data), size, header, error);
-  if (status != SPLITZIP_OK) return status;
-  if (expected_nonce != nullptr && *expected_nonce != header.nonce) {
-    return fail(error, SPLITZIP_ERROR_NONCE_MISMATCH, "the frame is of another generation than is expected",
-                {.offset = 8});
-  }
-  *frame = {sizeof *frame,
-            data,
-            size,
-            header.nonce,
-            header.flags,
-            header.entry_count,
-            header.chunk_count,
-            header.tile_count,
-            header.spill_words,
-            0};
-  return SPLITZIP_OK;
+  return open_frame(data, size, splitzip::FrameLength::kExact, expected_nonce, frame, error);
+}
+
+splitzip_status splitzip_frame_open_budget(const void* data, size_t budget, uint64_t expected_nonce,
+                                           splitzip_frame* frame, splitzip_error* error) {
+  return open_frame(data, budget, splitzip::FrameLength::kWithinBudget, &expected_nonce, frame, error);
 }
 
 splitzip_status splitzip_frame_get_tensor(const splitzip_frame* frame, size_t index, splitzip_tensor* tensor,

@@ -334,6 +334,11 @@ void FrameEncoder::finish() {
   store(dst_.data(), header);
 }
 
+/// Of a budget all bytes travel: none may be what was in the memory before.
+void clear_after(std::span<std::uint8_t> dst, std::size_t used) {
+  std::memset(dst.data() + used, 0, dst.size() - used);
+}
+
 }  // namespace
 
 splitzip_status frame_geometry(Tensors tensors, bool checksums, FrameGeometry& geometry, splitzip_error* error) {
@@ -358,18 +363,23 @@ splitzip_status encode_frame(Tensors tensors, Layouts sources, const splitzip_en
       return fail(error, SPLITZIP_ERROR_INVALID_LAYOUT, fault, {.tensor = i});
     }
   }
-  if (dst.size() < geometry.spill_offset) {
-    return fail(error, SPLITZIP_ERROR_OUTPUT_TOO_SMALL, "output is smaller than the known part of the frame");
-  }
+  const bool marks = options.budget != 0 && dst.size() >= kHeaderBytes;
+  const auto refuse = [&](const char* message, Place where) {
+    if (!marks) return fail(error, SPLITZIP_ERROR_OUTPUT_TOO_SMALL, message, where);
+    store(dst.data(), over_budget_mark(options.nonce));
+    size = kHeaderBytes;
+    clear_after(dst, size);
+    return fail(error, SPLITZIP_ERROR_OVER_BUDGET, message, where);
+  };
+  if (dst.size() < geometry.spill_offset) return refuse("output is smaller than the known part of the frame", {});
 
   FrameEncoder encoder(tensors, sources, options, geometry, counted, dst);
   run_shared(encoder, workers, geometry.tiles);
   std::size_t full_at = 0;
-  if (!encoder.spill_fits(&full_at)) {
-    return fail(error, SPLITZIP_ERROR_OUTPUT_TOO_SMALL, "output has no room for the spill", {.tensor = full_at});
-  }
+  if (!encoder.spill_fits(&full_at)) return refuse("output has no room for the spill", {.tensor = full_at});
   encoder.finish();
   size = encoder.bytes();
+  if (marks) clear_after(dst, size);
   return SPLITZIP_OK;
 }
 

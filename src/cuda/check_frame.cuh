@@ -149,6 +149,35 @@ __device__ inline TwelveWords header_words(const Batch& batch, const FramePlan& 
            static_cast<uint32_t>(bytes >> 32), 0, 0}};
 }
 
+// What stands where a frame that did not fit in its budget would be: docs/format.md, 4.5.
+__device__ inline TwelveWords mark_words(uint64_t nonce) {
+  TwelveWords mark{{kFrameMagic, SPLITZIP_FORMAT_VERSION | kFlagOverBudget << 16, static_cast<uint32_t>(nonce),
+                    static_cast<uint32_t>(nonce >> 32), 0, 0, 0, 0, kHeaderBytes, 0,
+                    hash_u64(HashDomain::kNonce, nonce), 0}};
+  mark.w[11] = hash_header(mark);
+  return mark;
+}
+
+// Decoding in a budget: what the header says of the spill's length, or what is wrong as a status. Whatever it says is compared with the budget
+// before it is used.
+__device__ inline uint32_t read_spill_words(const splitzip_cuda_request& request, uint32_t& spill_words) {
+  const auto data = reinterpret_cast<uint64_t>(request.frame);
+  spill_words = 0;
+  if (data == 0 || data % 16 != 0 || request.capacity < kHeaderBytes)
+    return SPLITZIP_OK;  // found where all requests are checked
+  const TwelveWords found = load_words(data);
+  if (found.w[0] != kFrameMagic) return SPLITZIP_ERROR_BAD_MAGIC;
+  if ((found.w[1] & 0xffff) != SPLITZIP_FORMAT_VERSION) return SPLITZIP_ERROR_UNSUPPORTED_VERSION;
+  spill_words = found.w[7];
+  if (found.w[1] >> 16 != kFlagOverBudget) return SPLITZIP_OK;
+  const uint64_t nonce = uint64_t{found.w[3]} << 32 | found.w[2];
+  const TwelveWords mark = mark_words(nonce);
+  for (int i = 0; i < 12; ++i) {
+    if (found.w[i] != mark.w[i]) return SPLITZIP_ERROR_CORRUPT_HEADER;
+  }
+  return nonce == request.nonce ? SPLITZIP_ERROR_OVER_BUDGET : SPLITZIP_ERROR_NONCE_MISMATCH;
+}
+
 __device__ inline void fail(const Batch& batch, uint32_t frame, uint32_t status) {
   atomicMax(&batch.frames[frame].error, kErrorKey - status);
 }

@@ -160,6 +160,7 @@ struct Batch {
   uint32_t tile_capacity;
   uint32_t dealt_tiles;  // whose entries are told: those that the blocks begin with, whether they exist or not
   uint32_t checksums;
+  uint32_t budgets;
   uint32_t decoding;
   Divisor by_tensor_count;
 };

@@ -124,7 +124,7 @@ splitzip_status run(const splitzip_cuda_table* table, const splitzip_cuda_batch*
   batch.tensor_count = static_cast<std::uint32_t>(table->shapes.size());
   batch.list_count = table->list_count;
   batch.tile_capacity = static_cast<std::uint32_t>(tiles);
-  batch.checksums = in->checksums != 0, batch.decoding = decoding;
+  batch.checksums = in->checksums != 0, batch.budgets = in->budgets != 0, batch.decoding = decoding;
   batch.by_tensor_count = Divisor::of(batch.tensor_count);
 
   const std::uint32_t sms = in->max_sms != 0 ? std::min(in->max_sms, table->multiprocessors) : table->multiprocessors;

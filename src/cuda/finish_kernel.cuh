@@ -35,6 +35,10 @@ __device__ inline bool complete_frame(const Batch& batch, uint32_t f) {
   const FramePlan& frame = batch.frames[f];
   const uint32_t error = load_fresh(frame.error), spill_words = load_fresh(frame.spill_words),
                  directory_sum = load_fresh(frame.directory_sum), entry_sum = load_fresh(frame.entry_sum);
+  if (error == kErrorKey - SPLITZIP_ERROR_OVER_BUDGET) {
+    store_words(frame.data, mark_words(frame.nonce));
+    return report(batch, f, kHeaderBytes, SPLITZIP_ERROR_OVER_BUDGET);
+  }
   if (error != 0 || frame.data == 0) return report(batch, f, 0, error != 0 ? kErrorKey - error : SPLITZIP_OK);
   TwelveWords header = header_words(batch, frame, spill_words);
   header.w[10] = hash_u64(HashDomain::kNonce, frame.nonce) + directory_sum;
@@ -56,6 +60,11 @@ __device__ inline uint32_t find_frame(const Batch& batch, uint32_t group) {
   return f;
 }
 
+// At least one, whose turn it is where there are no tiles.
+__device__ inline uint32_t groups_of(const FramePlan& frame) {
+  return max((frame.tile_count + kGroupTiles - 1) / kGroupTiles, 1u);
+}
+
 struct GroupSums {
   uint32_t starts[kGroupTiles + 1];  // of the tiles' words in the group's
   // Aligned, so that loads of several words at once take nothing of `starts`, which is written meanwhile.
@@ -74,6 +83,39 @@ __device__ inline void move_words(uint64_t to, uint64_t from, uint32_t first, ui
 #pragma unroll
     for (uint32_t k = 0; k < kRounds; ++k) {
       if (j + 32 * k < count) ptx::store_4(to + uint64_t{4} * (j + 32 * k), x[k]);
+    }
+  }
+}
+
+// In a budget, all of which travels, the bytes after the frame become zero, or after the mark that stands for it: a share of them for each item, of
+// the frame's groups times parts. Every block that has an item of a frame that does not fit finds it out by itself.
+__device__ inline void settle_budget(FramePlan& frame, const uint32_t* group_sums, uint32_t item, uint32_t items,
+                                     GroupSums& sums) {
+  uint64_t used = kHeaderBytes;
+  if (frame.live != 0) {
+    uint32_t words = 0;
+    for (uint32_t i = threadIdx.x; i < groups_of(frame); i += kFinishThreads) words += group_sums[i];
+    words = ptx::sum_over_warp(words);
+    if (threadIdx.x % 32 == 0) sums.own[threadIdx.x / 32] = words;
+    __syncthreads();
+    uint64_t bytes = frame.known_bytes;
+    for (const uint32_t of_warp : sums.own) bytes += uint64_t{4} * of_warp;
+    __syncthreads();
+    if (bytes <= frame.capacity) {
+      used = bytes;
+    } else if (threadIdx.x == 0) {
+      atomicMax(&frame.error, kErrorKey - SPLITZIP_ERROR_OVER_BUDGET);
+    }
+  } else if (frame.error != kErrorKey - SPLITZIP_ERROR_OVER_BUDGET) {
+    return;
+  }
+  const uint64_t share = ((frame.capacity - used) / items / 4 + 1) * 4;
+  const uint64_t first = used + share * item, end = min(first + share, frame.capacity);
+  for (uint64_t at = first + 4 * threadIdx.x; at < end; at += 4 * kFinishThreads) {
+    if (at + 4 <= end) {
+      ptx::store_4(frame.data + at, 0);
+    } else {
+      for (uint64_t b = at; b < end; ++b) ptx::store_1(frame.data + b, 0);
     }
   }
 }
@@ -159,23 +201,34 @@ __global__ void __launch_bounds__(kFinishThreads)
     finish_encode_kernel(const __grid_constant__ Batch batch, uint32_t group_count, uint32_t parts) {
   __shared__ GroupSums sums;
   const bool last = blockIdx.x == gridDim.x - 1;
-  if (last) {
+  const uint32_t entries = batch.frame_count * batch.tensor_count;
+  if (last && batch.budgets == 0) {
     // While others still encode: what the planner left stands, since the kernel before this one has waited for it.
-    const uint32_t entries = batch.frame_count * batch.tensor_count;
     for (uint32_t e = threadIdx.x; e < entries; e += kFinishThreads) write_entry(batch, e);
   }
   ptx::touch(reinterpret_cast<uint64_t>(batch.frames));
   ptx::wait_for_previous_grid();
   ptx::allow_next_grid();
   if (!last) {
-    for (uint64_t item = blockIdx.x; item < uint64_t{group_count} * parts; item += gridDim.x - 1) {
-      const auto g = static_cast<uint32_t>(item / parts), part = static_cast<uint32_t>(item % parts);
-      FramePlan& frame = batch.frames[find_frame(batch, g)];
-      const uint32_t group = g - frame.first_group;
-      if (uint64_t{group} * kGroupTiles < frame.tile_count && frame.live != 0)
-        order_spill(batch, frame, group, part, parts, sums);
-      __syncthreads();
+    const auto for_each_item = [&](const auto& work) {
+      for (uint64_t item = blockIdx.x; item < uint64_t{group_count} * parts; item += gridDim.x - 1) {
+        const auto g = static_cast<uint32_t>(item / parts), part = static_cast<uint32_t>(item % parts);
+        FramePlan& frame = batch.frames[find_frame(batch, g)];
+        const uint32_t group = g - frame.first_group;
+        if (group < groups_of(frame)) work(frame, group, part);
+        __syncthreads();
+      }
+    };
+    if (batch.budgets != 0) {
+      for_each_item([&](FramePlan& frame, uint32_t group, uint32_t part) {
+        settle_budget(frame, batch.group_sums + frame.first_group, group * parts + part, groups_of(frame) * parts,
+                      sums);
+      });
     }
+    for_each_item([&](FramePlan& frame, uint32_t group, uint32_t part) {
+      const bool fits = batch.budgets == 0 || load_fresh(frame.error) == 0;
+      if (frame.tile_count != 0 && frame.live != 0 && fits) order_spill(batch, frame, group, part, parts, sums);
+    });
     if (threadIdx.x == 0) ptx::add_release(&batch.state->finished_blocks, 1);
     return;
   }
@@ -183,6 +236,12 @@ __global__ void __launch_bounds__(kFinishThreads)
     while (ptx::load_acquire(&batch.state->finished_blocks) != gridDim.x - 1) ptx::pause();
   }
   __syncthreads();
+  if (batch.budgets != 0) {  // now it is known which frames fit
+    for (uint32_t e = threadIdx.x; e < entries; e += kFinishThreads) {
+      if (load_fresh(batch.frames[batch.entries[e].frame].error) == 0) write_entry(batch, e);
+    }
+    __syncthreads();
+  }
   report_frames(batch, [&](uint32_t f) { return complete_frame(batch, f); });
 }
 

@@ -51,6 +51,7 @@ __device__ inline Totals scan_block(Totals x, Totals (&warps)[32], Totals& total
 struct FrameSums {
   Totals before, after;
   uint32_t error;
+  uint32_t spill_words;  // decoding in a budget: what the header says
 };
 
 // Tokens of the entry that are to be coded, or what is wrong with them.
@@ -73,16 +74,22 @@ __device__ inline uint32_t check_rows(const TensorRecord& tensor, const splitzip
   return status == SPLITZIP_OK ? rows.tokens : 0;
 }
 
-// What the caller's space says to a frame; `spill_words` receives what one that is decoded has left for its spill.
+// What the caller's space says to a frame; `spill_words` receives what one that is decoded has left for its spill, or has in a budget what the
+// frame says, which is checked here.
 __device__ inline uint32_t check_space(const Batch& batch, const splitzip_cuda_request& request, uint64_t known_bytes,
                                        uint32_t chunks, uint32_t tiles_end, uint32_t& spill_words) {
+  const uint64_t said_words = spill_words;
   spill_words = 0;
   if (reinterpret_cast<uint64_t>(request.frame) % 16 != 0) return SPLITZIP_ERROR_INVALID_ARGUMENT;
   if (tiles_end > batch.tile_capacity || chunks > kMaxChunks) return SPLITZIP_ERROR_TOO_LARGE;
-  if (known_bytes > request.capacity)
-    return batch.decoding != 0 ? SPLITZIP_ERROR_TRUNCATED : SPLITZIP_ERROR_OUTPUT_TOO_SMALL;
+  if (known_bytes > request.capacity) {
+    if (batch.decoding != 0) return SPLITZIP_ERROR_TRUNCATED;
+    const bool marks = batch.budgets != 0 && request.capacity >= kHeaderBytes;
+    return marks ? SPLITZIP_ERROR_OVER_BUDGET : SPLITZIP_ERROR_OUTPUT_TOO_SMALL;
+  }
   if (batch.decoding == 0) return SPLITZIP_OK;
-  const uint64_t spill = request.capacity - known_bytes;
+  const uint64_t spill = batch.budgets != 0 ? 4 * said_words : request.capacity - known_bytes;
+  if (spill > request.capacity - known_bytes) return SPLITZIP_ERROR_TRUNCATED;
   if (spill % 4 != 0 || spill / 4 > UINT32_MAX) return SPLITZIP_ERROR_TRAILING_BYTES;
   spill_words = static_cast<uint32_t>(spill / 4);
   return SPLITZIP_OK;
@@ -154,7 +161,7 @@ __device__ inline FrameTotals total_frame(const Batch& batch, const splitzip_cud
   total.all = frame.after - frame.before;
   total.directory = shape_directory(batch, total.all.chunks, total.all.tiles);
   total.known_bytes = total.directory.sections + total.all.bytes;
-  total.spill_words = 0, total.error = frame.error;
+  total.spill_words = frame.spill_words, total.error = frame.error;
   if (total.error == 0 && request.frame != nullptr) {
     const uint32_t status =
         check_space(batch, request, total.known_bytes, total.all.chunks, frame.after.tiles, total.spill_words);
@@ -255,7 +262,7 @@ __global__ void __launch_bounds__(kPlanThreads) plan_kernel(const __grid_constan
   Totals* const sums = reinterpret_cast<Totals*>(entry_count <= kNearEntries ? near_sums_memory : batch.far_sums);
   FrameSums* const frames =
       reinterpret_cast<FrameSums*>(batch.frame_count <= kNearFrames ? near_frames_memory : batch.far_frames);
-  for (uint32_t f = threadIdx.x; f < batch.frame_count; f += blockDim.x) frames[f].error = 0;
+  for (uint32_t f = threadIdx.x; f < batch.frame_count; f += blockDim.x) frames[f].error = frames[f].spill_words = 0;
 
   // Shape of every entry, and its place by running sums over the whole batch.
   Totals carry{};
@@ -277,6 +284,10 @@ __global__ void __launch_bounds__(kPlanThreads) plan_kernel(const __grid_constan
       if (input.tensor == 0) frame.before = after - mine;
       if (input.tensor == batch.tensor_count - 1) frame.after = after;
       if (input.status != SPLITZIP_OK) atomicMax(&frame.error, kErrorKey - input.status);
+      if (input.tensor == 0 && batch.budgets != 0 && batch.decoding != 0) {
+        const uint32_t status = read_spill_words(input.request, frame.spill_words);
+        if (status != SPLITZIP_OK) atomicMax(&frame.error, kErrorKey - status);
+      }
     }
   }
   const uint32_t tile_count = min(carry.tiles, batch.tile_capacity);

@@ -90,19 +90,36 @@ splitzip_status load_header(const std::uint8_t* data, std::uint64_t size, FrameH
   if (header.version != SPLITZIP_FORMAT_VERSION) {
     return fail(error, SPLITZIP_ERROR_UNSUPPORTED_VERSION, "frame is of another format version", {.offset = 4});
   }
-  if ((header.flags & ~kFlagChecksums) != 0) {
+  if ((header.flags & ~(kFlagChecksums | kFlagOverBudget)) != 0) {
     return fail(error, SPLITZIP_ERROR_UNSUPPORTED_FLAG, "frame has a flag that this version does not know",
                 {.offset = 6});
   }
   return SPLITZIP_OK;
 }
 
-splitzip_status check_frame(const std::uint8_t* data, std::uint64_t size, FrameHeader& header, splitzip_error* error) {
+FrameHeader over_budget_mark(std::uint64_t nonce) {
+  FrameHeader mark;
+  mark.flags = kFlagOverBudget;
+  mark.nonce = nonce;
+  mark.frame_bytes = kHeaderBytes;
+  mark.directory_checksum = hash_u64(HashDomain::kNonce, nonce);
+  std::uint8_t bytes[kHeaderBytes];
+  store(bytes, mark);
+  mark.header_checksum = header_checksum(bytes, 0);
+  return mark;
+}
+
+splitzip_status check_frame(const std::uint8_t* data, std::uint64_t size, FrameLength length, FrameHeader& header,
+                            splitzip_error* error) {
   if (const auto status = load_header(data, size, header, error); status != SPLITZIP_OK) return status;
 
   // The entries must be there before they are hashed, and authentic before they are used.
   if (header.entry_count > kMaxEntries) {
     return fail(error, SPLITZIP_ERROR_CORRUPT_HEADER, "entry_count is above 65,535", {.offset = 16});
+  }
+  if ((header.flags & kFlagOverBudget) != 0 && (header.flags != kFlagOverBudget || header.entry_count != 0)) {
+    return fail(error, SPLITZIP_ERROR_CORRUPT_HEADER,
+                "a mark of a frame that did not fit has tensor entries or checksums", {.offset = 6});
   }
   if ((size - kHeaderBytes) / kEntryBytes < header.entry_count) {
     return fail(error, SPLITZIP_ERROR_TRUNCATED, "frame ends inside of its tensor entries", {.offset = size});
@@ -142,7 +159,7 @@ splitzip_status check_frame(const std::uint8_t* data, std::uint64_t size, FrameH
   }
   if (size < frame_bytes)
     return fail(error, SPLITZIP_ERROR_TRUNCATED, "frame is shorter than it declares", {.offset = size});
-  if (size > frame_bytes)
+  if (size > frame_bytes && length == FrameLength::kExact)
     return fail(error, SPLITZIP_ERROR_TRAILING_BYTES, "bytes after the end of the frame", {.offset = frame_bytes});
 
   // Directory.

@@ -78,7 +78,13 @@ inline FrameEntry load_entry(const std::uint8_t* frame, std::uint32_t index) {
 /// A header that is worth reading on: magic, version and flags are right. `size` may be less than the frame.
 splitzip_status load_header(const std::uint8_t* data, std::uint64_t size, FrameHeader& header, splitzip_error* error);
 
-/// Check all of a frame but planes, slots and spill.
-splitzip_status check_frame(const std::uint8_t* data, std::uint64_t size, FrameHeader& header, splitzip_error* error);
+enum class FrameLength { kExact, kWithinBudget };
+
+/// Check all of a frame but planes, slots and spill. `size` is that of the frame, or of the budget that it lies in. A mark is a frame, too.
+splitzip_status check_frame(const std::uint8_t* data, std::uint64_t size, FrameLength length, FrameHeader& header,
+                            splitzip_error* error);
+
+/// What stands where a frame that did not fit would be: docs/format.md, 4.5.
+FrameHeader over_budget_mark(std::uint64_t nonce);
 
 }  // namespace splitzip

@@ -17,6 +17,7 @@ inline constexpr std::uint32_t kHeaderBytes = 48;
 inline constexpr std::uint32_t kEntryBytes = 48;
 inline constexpr std::uint32_t kSectionAlignment = 16;
 inline constexpr std::uint32_t kFlagChecksums = 1;
+inline constexpr std::uint32_t kFlagOverBudget = 2;
 
 /// The fields of a tensor entry that decide sizes, as in the format.
 struct EntryShape {

@@ -98,37 +98,20 @@ class BatchPair {
   }
 
   Bytes encode_on_cpu(std::size_t request) {
-    std::vector<splitzip_tensor> tensors;
-    std::vector<splitzip_layout> layouts;
-    host_pages_.reserve(2 * tensors_.size() + host_pages_.size());
-    for (std::size_t i = 0; i < tensors_.size(); ++i) {
-      tensors.push_back(tensor(request, i));
-      layouts.push_back(layout(pool_, request, i));
-    }
-    splitzip_encode_options options = SPLITZIP_ENCODE_OPTIONS_INIT;
-    options.nonce = nonce(request);
-    options.checksums = spec_.checksums;
     Bytes frame(bound(request));
     std::size_t size = 0;
-    splitzip_error error = SPLITZIP_ERROR_INIT;
-    EXPECT_EQ(splitzip_encode(tensors.data(), layouts.data(), tensors.size(), &options, frame.data(), frame.size(),
-                              &size, &error),
-              SPLITZIP_OK)
-        << error.message;
+    EXPECT_EQ(encode(request, frame, false, size), SPLITZIP_OK);
     frame.resize(size);
     return frame;
   }
-
-  std::uint64_t bound(std::size_t request) const {
-    std::vector<splitzip_tensor> tensors;
-    for (std::size_t i = 0; i < tensors_.size(); ++i) tensors.push_back(tensor(request, i));
-    splitzip_encode_options options = SPLITZIP_ENCODE_OPTIONS_INIT;
-    options.checksums = spec_.checksums;
-    splitzip_frame_sizes sizes{};
-    sizes.struct_size = sizeof sizes;
-    EXPECT_EQ(splitzip_get_frame_sizes(tensors.data(), tensors.size(), &options, &sizes, nullptr), SPLITZIP_OK);
-    return sizes.bound_bytes;
+  /// The size of `to` is the budget.
+  splitzip_status encode_in_budget(std::size_t request, Bytes& to) {
+    std::size_t size = 0;
+    return encode(request, to, true, size);
   }
+
+  std::uint64_t bound(std::size_t request) const { return sizes(request).bound_bytes; }
+  std::uint64_t known(std::size_t request) const { return sizes(request).known_bytes; }
 
   /// 1 for each byte of the pool that is one of a value.
   Bytes value_bytes() {
@@ -192,6 +175,36 @@ class BatchPair {
   }
 
  private:
+  splitzip_encode_options options(std::size_t request) const {
+    splitzip_encode_options options = SPLITZIP_ENCODE_OPTIONS_INIT;
+    options.nonce = nonce(request);
+    options.checksums = spec_.checksums;
+    return options;
+  }
+  splitzip_frame_sizes sizes(std::size_t request) const {
+    std::vector<splitzip_tensor> tensors;
+    for (std::size_t i = 0; i < tensors_.size(); ++i) tensors.push_back(tensor(request, i));
+    const splitzip_encode_options chosen = options(request);
+    splitzip_frame_sizes sizes{};
+    sizes.struct_size = sizeof sizes;
+    EXPECT_EQ(splitzip_get_frame_sizes(tensors.data(), tensors.size(), &chosen, &sizes, nullptr), SPLITZIP_OK);
+    return sizes;
+  }
+  splitzip_status encode(std::size_t request, Bytes& to, bool budget, std::size_t& size) {
+    std::vector<splitzip_tensor> tensors;
+    std::vector<splitzip_layout> layouts;
+    host_pages_.reserve(2 * tensors_.size() + host_pages_.size());
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      tensors.push_back(tensor(request, i));
+      layouts.push_back(layout(pool_, request, i));
+    }
+    splitzip_encode_options chosen = options(request);
+    chosen.budget = budget;
+    std::uint8_t nothing = 0;
+    return splitzip_encode(tensors.data(), layouts.data(), tensors.size(), &chosen, to.empty() ? &nothing : to.data(),
+                           to.size(), &size, nullptr);
+  }
+
   /// Of one range.
   static std::uint32_t row_bytes(const TensorSpec& spec) { return spec.channels * element(spec.type).bytes; }
 
@@ -352,6 +365,11 @@ class Call {
   void set_frame(std::size_t r, const Bytes& frame) { frames_.upload(frame.data(), frame.size(), offsets_[r]); }
   Bytes frame(std::size_t r) const {
     Bytes bytes(result(r).frame_bytes);
+    check_cuda(cudaMemcpy(bytes.data(), frames_.data() + offsets_[r], bytes.size(), cudaMemcpyDefault));
+    return bytes;
+  }
+  Bytes capacity_bytes(std::size_t r) const {
+    Bytes bytes(capacities_[r]);
     check_cuda(cudaMemcpy(bytes.data(), frames_.data() + offsets_[r], bytes.size(), cudaMemcpyDefault));
     return bytes;
   }

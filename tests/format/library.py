@@ -37,7 +37,8 @@ class Layout(Struct):
 
 
 class EncodeOptions(Struct):
-    _fields_ = [("struct_size", c_size_t), ("nonce", c_uint64), ("checksums", c_int32), ("workers", c_void_p)]
+    _fields_ = [("struct_size", c_size_t), ("nonce", c_uint64), ("checksums", c_int32), ("budget", c_int32),
+                ("workers", c_void_p)]
 
 
 class DecodeOptions(Struct):
@@ -75,6 +76,7 @@ if PATH:
     lib.splitzip_cpu_target_count.restype = c_size_t
     lib.splitzip_cpu_target_name.restype = c_char_p
     lib.splitzip_frame_open.argtypes = [c_char_p, c_size_t, POINTER(c_uint64), POINTER(FrameStruct), POINTER(Error)]
+    lib.splitzip_frame_open_budget.argtypes = [c_char_p, c_size_t, c_uint64, POINTER(FrameStruct), POINTER(Error)]
 
 
 def check(status, error=None):
@@ -166,28 +168,37 @@ def gaps_are_untouched(array):
     return bool((memory == 0x5A).all())
 
 
-def encode(tensors, codebooks, nonce=0, has_checksums=True, slack=0, gaps=None):
-    """Returns the frame; the buffer is as large as the bound, or smaller by -slack bytes than the frame itself."""
+def encode(tensors, codebooks, nonce=0, has_checksums=True, slack=0, gaps=None, budget=None):
+    """Returns the frame; the buffer is as large as the bound, or smaller by -slack bytes than the frame itself. With a
+    budget, returns all bytes of it."""
     arrays = [spread(t.values.astype(model.UNSIGNED[t.element_bytes], copy=False), gaps) for t in tensors]
     structs = array_of(TensorStruct, [describe(t, codebooks) for t in tensors])
     layouts = array_of(Layout, [layout(a) for a in arrays])
-    options = EncodeOptions(nonce=nonce, checksums=int(has_checksums), workers=ways.chosen)
+    options = EncodeOptions(nonce=nonce, checksums=int(has_checksums), budget=int(budget is not None),
+                            workers=ways.chosen)
     sizes, error = FrameSizes(), Error()
     count = c_size_t(len(tensors))
     check(lib.splitzip_get_frame_sizes(structs, count, byref(options), byref(sizes), byref(error)), error)
     capacity = sizes.bound_bytes if slack == 0 else sizes.known_bytes + slack
+    capacity = capacity if budget is None else budget
     buffer, size = ctypes.create_string_buffer(b"\xa5" * capacity, capacity), c_size_t()
-    check(lib.splitzip_encode(structs, layouts, count, byref(options), buffer, c_size_t(capacity), byref(size),
-                              byref(error)), error)
+    status = lib.splitzip_encode(structs, layouts, count, byref(options), buffer, c_size_t(capacity), byref(size),
+                                 byref(error))
+    if budget is not None and lib.splitzip_status_name(status) in (b"SPLITZIP_OK", b"SPLITZIP_ERROR_OVER_BUDGET"):
+        return buffer.raw
+    check(status, error)
     assert sizes.known_bytes <= size.value <= sizes.bound_bytes
     return buffer.raw[: size.value]
 
 
 class OpenFrame:
-    def __init__(self, data, codebooks, expected_nonce=None):
+    def __init__(self, data, codebooks, expected_nonce=None, in_budget=False):
         self.data, self.frame, error = data, FrameStruct(), Error()
         nonce = None if expected_nonce is None else byref(c_uint64(expected_nonce))
-        check(lib.splitzip_frame_open(data, len(data), nonce, byref(self.frame), byref(error)), error)
+        if in_budget:
+            check(lib.splitzip_frame_open_budget(data, len(data), expected_nonce, byref(self.frame), byref(error)), error)
+        else:
+            check(lib.splitzip_frame_open(data, len(data), nonce, byref(self.frame), byref(error)), error)
         self.tensors = []
         for index in range(self.frame.tensor_count):
             tensor, identity = TensorStruct(), c_uint64()

@@ -393,6 +393,13 @@ def encode_frame(tensors, nonce=0, has_checksums=True):
     return build_frame(tensors, nonce, has_checksums).bytes()
 
 
+def mark(nonce=0):
+    """What stands where a frame that does not fit in its budget would be."""
+    frame = build_frame([], nonce, has_checksums=False)
+    frame.header["flags"] = 2
+    return frame
+
+
 # ---- 8. File ---------------------------------------------------------------------------------------------------------
 
 

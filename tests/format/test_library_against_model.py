@@ -91,6 +91,35 @@ def test_capacity_is_exact():
     assert error.value.args[0] == "OUTPUT_TOO_SMALL"
 
 
+def budget_outcomes(tensors, codebooks, frame, nonce, budget):
+    """Whether the library writes what the model says in a budget, and both readers make the same of it."""
+    fits = len(frame) <= budget
+    length = len(frame) if fits else 48
+    expected = (frame if fits else model.mark(nonce).bytes()).ljust(budget, b"\0")
+    books = reference.decode_codebook_set(set_of(tensors))
+    for way in library.ways:
+        assert library.encode(tensors, codebooks, nonce, budget=budget) == expected, way
+        for n in (nonce, nonce + 1):
+            got = outcome(lambda n=n: library.OpenFrame(expected, codebooks, n, in_budget=True).decode())
+            reread = outcome(lambda n=n: [values for _, values in reference.decode_frame(expected[:length], books, n)[1]])
+            if n != nonce:
+                assert got == reread == "NONCE_MISMATCH", way
+            elif fits:
+                assert same(got, [tensor.values for tensor in tensors]) and same(reread, got), way
+            else:
+                assert got == reread == "OVER_BUDGET", way
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_budgets(seed):
+    random = random_tensors.Random(12, seed)
+    tensors = [random_tensors.tensor(random) for _ in range(random.integers(1, 4))]
+    codebooks, nonce = library.CodebookSet(set_of(tensors)), int(random.integers(2**63))
+    frame = model.encode_frame(tensors, nonce)
+    for budget in {48, len(frame) // 2 + 24, len(frame) - 1, len(frame), len(frame) + 1, len(frame) + 3000}:
+        budget_outcomes(tensors, codebooks, frame, nonce, budget)
+
+
 def test_codebook_sets():
     random = random_tensors.Random(10)
     for count in range(6):

@@ -89,7 +89,7 @@ def frame_faults():
     whole = base_frame().bytes()
     yield header("frame_magic", "BAD_MAGIC", "first byte of the magic", magic=b"TZKF")
     yield header("frame_version", "UNSUPPORTED_VERSION", "version 1", version=1)
-    yield header("frame_flag", "UNSUPPORTED_FLAG", "flag bit 1", flags=3)
+    yield header("frame_flag", "UNSUPPORTED_FLAG", "flag bit 2", flags=5)
     for name, length in (("nothing", 0), ("in_magic", 3), ("in_header", 47), ("in_entries", 95), ("in_directory", 100),
                          ("last_byte", len(whole) - 1)):
         yield f"frame_truncated_{name}", "TRUNCATED", f"only the first {length} bytes", whole[:length], {}
@@ -147,6 +147,13 @@ def frame_faults():
     yield sealed("spill_words_too_few", "CORRUPT_DIRECTORY", "the last word of the spill is missing",
                  lambda f: setattr(f, "spill", f.spill[:-4]), spilled_frame)
 
+    yield "mark", "OVER_BUDGET", "a mark: the frame did not fit in its budget", model.mark(5).bytes(), {}
+    yield "mark_nonce", "NONCE_MISMATCH", "a mark of an earlier frame", model.mark(4).bytes(), {}
+    yield header("mark_with_entries", "CORRUPT_HEADER", "a mark with an entry", flags=2)
+    yield sealed("mark_with_checksums", "CORRUPT_HEADER", "a mark with the flag of checksums",
+                 lambda frame: frame.header.update(flags=3), lambda: model.mark(5))
+    yield sealed("mark_with_spill", "CORRUPT_HEADER", "a mark with a word of spill",
+                 lambda frame: frame.header.update(spill_words=1), lambda: model.mark(5))
     yield "nonce", "NONCE_MISMATCH", "nonce 5 where the receiver expects 6", whole, {"nonce": 6}
     yield entry("codebook_unknown", "CODEBOOK_REQUIRED", "a codebook that is not in the set", codebook_hash=1)
     yield entry("codebook_type", "CODEBOOK_MISMATCH", "a codebook of another type",

@@ -83,7 +83,7 @@ def test_reference_decoder_says_what_is_wrong(tmp_path):
 
 
 def test_reference_decoder_stays_short():
-    assert len(Path(reference.__file__).read_text(encoding="utf-8").splitlines()) < 300
+    assert len(Path(reference.__file__).read_text(encoding="utf-8").splitlines()) <= 300
 
 
 @pytest.mark.skipif(not library.PATH, reason="SPLITZIP_LIBRARY is not set")

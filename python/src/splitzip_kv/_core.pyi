@@ -232,6 +232,7 @@ class CudaTable:
         max_sms: int,
         checksums: bool,
         stream: int,
+        budgets: bool = False,
     ) -> None: ...
     def code_paged(
         self,
@@ -290,7 +291,7 @@ class FrameSizes:
     def tile_count(self) -> int: ...
 
 class FrameBase:
-    def __init__(self, data: _Buffer, *, expected_nonce: int | None = None) -> None: ...
+    def __init__(self, data: _Buffer, *, expected_nonce: int | None = None, budget: bool = False) -> None: ...
     @property
     def size(self) -> int: ...
     @property
@@ -344,6 +345,7 @@ def encode_into(
     nonce: int,
     checksums: bool,
     workers: Workers | None,
+    budget: bool = False,
 ) -> int: ...
 def plan_transfer(
     raw_bytes: int,

@@ -170,6 +170,12 @@ class OutOfMemory(SplitzipError, MemoryError):
     status = 51
 
 
+class OverBudget(SplitzipError):
+    """The frame did not fit in its budget, and a mark that says so is in its place."""
+
+    status = 52
+
+
 class DeviceError(SplitzipError):
     """The device runtime reported an error."""
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from . import _core
 from ._core import CudaTable, check_on_device, frame_sizes
-from ._errors import InvalidArgument, from_status
+from ._errors import InvalidArgument, OverBudget, from_status
 from ._frame import Frame
 from ._layout import Layout, bytes_of, device_memory_of
 from ._tensor import Tensor
@@ -158,6 +158,10 @@ class Batch:
     """So many multiprocessors at most; 0: all."""
     checksums: bool = True
     """Encoding: whether the frames get chunk checksums; decoding: whether they have them."""
+    budgets: bool = False
+    """Capacities of requests are budgets. Encoding writes all bytes of one, so that it can be sent before anyone has seen the
+    results: the frame or, with the status of OverBudget, a mark, and then zeros. Decoding takes the frame's length from
+    its header and refuses what the budget does not hold."""
 
 
 class Table:
@@ -224,6 +228,7 @@ class Table:
             batch.max_sms,
             batch.checksums,
             stream,
+            batch.budgets,
         )
 
 
@@ -257,18 +262,28 @@ class Coder:
         out: Any = None,
         nonce: int = 0,
         checksums: bool = True,
+        budget: bool = False,
     ) -> memoryview:
         """As `splitzip_kv.encode`; `out` is host memory."""
         check_on_device(tensors, layouts, False)
+        if out is None and budget:
+            raise InvalidArgument("a budget is the size of `out`")
         bound = frame_sizes(tensors, checksums=checksums).bound_bytes
         view = bytes_of(np.empty(bound, np.uint8) if out is None else out)
-        capacity = min(len(view), bound)
+        capacity = len(view) if budget else min(len(view), bound)
         with self._lock:
             frame = self._frame.room(capacity)
-            size = self._run(False, tensors, layouts, (frame, capacity, nonce), checksums)
-            _core.cuda_copy(place_of(view)[0], frame, size, self._stream.handle)
-            self._stream.synchronize()
+            try:
+                size = self._run(False, tensors, layouts, (frame, capacity, nonce), checksums, budget)
+            except OverBudget:
+                self._copy_back(view, frame, capacity)
+                raise
+            self._copy_back(view, frame, capacity if budget else size)
         return view[:size]
+
+    def _copy_back(self, view: memoryview, frame: int, size: int) -> None:
+        _core.cuda_copy(place_of(view)[0], frame, size, self._stream.handle)
+        self._stream.synchronize()
 
     def decode(self, frame: Frame, tensors: Sequence[Tensor], layouts: Sequence[Layout]) -> None:
         """As `frame.decode(tensors, layouts)`. The frame is copied to the GPU and checked there again, so that nobody
@@ -286,6 +301,7 @@ class Coder:
         layouts: Sequence[Layout],
         request: tuple[int, int, int],
         checksums: bool,
+        budget: bool = False,
     ) -> int:
         """Code one request; returns the length of its frame."""
         table = self._table(tensors, layouts)
@@ -297,7 +313,19 @@ class Coder:
         failed = results + RESULT.itemsize
         stream = self._stream.handle
         table.code(
-            decoding, requests, rows, results, failed, workspace, workspace_bytes, 1, tokens, 0, checksums, stream
+            decoding,
+            requests,
+            rows,
+            results,
+            failed,
+            workspace,
+            workspace_bytes,
+            1,
+            tokens,
+            0,
+            checksums,
+            stream,
+            budget,
         )
         self._stream.synchronize()
         size, status, _ = self._results[: RESULT.itemsize].view(RESULT)[0].tolist()

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Budgets: a fixed place for each frame, and a mark where one does not fit."""
+
+import numpy as np
+import pytest
+from conftest import same, values
+
+from splitzip_kv import Frame, InvalidArgument, Layout, NonceMismatch, OutputTooSmall, OverBudget, encode, frame_sizes
+
+NONCE = 77
+
+
+@pytest.fixture(scope="module")
+def source():
+    return values((100, 2, 32))
+
+
+@pytest.fixture(scope="module")
+def layout(source):
+    return Layout(source, "token,head,dim")
+
+
+@pytest.fixture(scope="module")
+def tensor(layout, books):
+    return layout.tensor(books.find("channels"), tokens_per_unit=16, tensor_key=77)
+
+
+@pytest.fixture(scope="module")
+def frame(layout, tensor):
+    return bytes(encode([tensor], [layout], nonce=NONCE))
+
+
+@pytest.mark.parametrize("more", [0, 1, 1000])
+def test_a_frame_that_fits(source, layout, tensor, frame, more):
+    place = bytearray(b"\xa5") * (len(frame) + more)
+    encoded = encode([tensor], [layout], out=place, nonce=NONCE, budget=True)
+    assert bytes(encoded) == frame and bytes(place) == frame + bytes(more)
+    target = np.zeros_like(source)
+    opened = Frame(place, expected_nonce=NONCE, budget=True)
+    assert opened.size == len(frame)
+    opened.decode([tensor], [Layout(target, "token,head,dim")])
+    assert same(target, source)
+
+
+def test_a_frame_that_does_not(layout, tensor, frame):
+    sizes = frame_sizes([tensor])
+    for budget in (len(frame) - 1, sizes.known_bytes - 1, 48):
+        place = bytearray(b"\xa5") * budget
+        with pytest.raises(OverBudget):
+            encode([tensor], [layout], out=place, nonce=NONCE, budget=True)
+        assert not any(place[48:])
+        with pytest.raises(OverBudget):
+            Frame(place, expected_nonce=NONCE, budget=True)
+        with pytest.raises(NonceMismatch):  # of another transfer
+            Frame(place, expected_nonce=NONCE + 1, budget=True)
+    place = bytearray(b"\xa5") * 47
+    with pytest.raises(OutputTooSmall):
+        encode([tensor], [layout], out=place, nonce=NONCE, budget=True)
+    assert bytes(place) == b"\xa5" * 47
+
+
+def test_what_has_to_be_said(layout, tensor, frame):
+    with pytest.raises(InvalidArgument, match="out"):
+        encode([tensor], [layout], budget=True)
+    with pytest.raises(InvalidArgument, match="nonce"):
+        Frame(frame, budget=True)
