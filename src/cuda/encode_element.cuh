@@ -50,7 +50,7 @@ template <class E, bool kFull, class Rows, class F, class G>
 __device__ __forceinline__ uint64_t split_vectors(const Rows& rows, const ChunkJob& job, const ElementPlanes<E>& planes,
                                                   uint32_t padding_bases, uint32_t lane, F f, G g) {
   uint64_t content = 0;
-  VectorsAhead<kFull, Rows, kTuning.elements_ahead> ahead(rows, job.vectors, lane);
+  VectorsAhead<kFull, Rows> ahead(rows, job.vectors, lane);
 #pragma unroll
   for (int i = 3; i >= 0; --i) {
     const bool present = kFull || 32 * i + lane < job.vectors;
@@ -264,7 +264,7 @@ __device__ __forceinline__ Encoded copy_elements(const Rows& rows, const ChunkJo
                                                  uint32_t lane) {
   post.tell(0, lane);
   uint64_t content = 0;
-  VectorsAhead<false, Rows, kTuning.elements_ahead> ahead(rows, job.vectors, lane);
+  VectorsAhead<false, Rows> ahead(rows, job.vectors, lane);
 #pragma unroll
   for (int i = 3; i >= 0; --i) {
     const uint4 v = ahead[i];

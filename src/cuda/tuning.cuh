@@ -23,8 +23,7 @@ struct Tuning {
   KernelTuning element_anywhere;                // of them in mode raw, and anywhere
   KernelTuning general;                         // of all else of BF16
   uint32_t finish_blocks;                       // of the last kernel, on a multiprocessor
-  int encode_ahead;    // vectors of a lane, of four, that are loaded before the first is encoded
-  int elements_ahead;  // the same of other types
+  int encode_ahead;  // vectors of a lane, of four, that are loaded before the first is encoded
 };
 
 // Hopper: H100, H200. Measured.
@@ -39,8 +38,7 @@ inline constexpr Tuning kTuning900{.architecture = 900,
                                    .element_anywhere = {3, 2},
                                    .general = {4, 2},
                                    .finish_blocks = 4,
-                                   .encode_ahead = 4,
-                                   .elements_ahead = 2};
+                                   .encode_ahead = 4};
 
 // A100: the sums of halves take several instructions and more registers, and there is less bandwidth for each multiprocessor. Each kernel waits for the one
 // before it.
@@ -91,7 +89,6 @@ void for_each_field(const Tuning& tuning, F f) {
   kernel("general_blocks", "general_stages", tuning.general);
   f("finish_blocks", tuning.finish_blocks);
   f("encode_ahead", static_cast<uint32_t>(tuning.encode_ahead));
-  f("elements_ahead", static_cast<uint32_t>(tuning.elements_ahead));
 }
 
 // For code that was compiled with this __CUDA_ARCH__, 800 or more.
