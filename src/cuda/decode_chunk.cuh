@@ -320,6 +320,8 @@ __device__ __forceinline__ Decoded decode_plain(const Rows& rows, const ChunkJob
     if (n + 8 <= rest_end) {
       const uint2 low = ptx::load_8(job.rests + 2 * n), high = ptx::load_8(job.rests + 2 * n + 8);
       w = make_uint4(low.x, low.y, high.x, high.y);
+    } else if (n >= rest_end && n + 8 <= code_end && (job.codes + 2 * (n - rest_end)) % 16 == 0) {
+      w = ptx::load_16(job.codes + 2 * (n - rest_end));
     } else if (n >= code_end && (n - code_end) % 8 == 0) {
       if (!constant) w = ptx::load_shared_16(part.variable + 2 * (n - code_end));
     } else {

@@ -325,6 +325,7 @@ __device__ __forceinline__ void encode_plain(const Rows& rows, const ChunkJob& j
 #pragma unroll 1
   for (uint32_t i = 0; i < 4; ++i) {
     const uint32_t n = 8 * (32 * i + lane), left = job.values > n ? job.values - n : 0;
+    if (i == 1 && ptx::any_lane(!equal)) break;  // as a rule the first vectors tell
     if (left == 0) continue;
     const uint4 w = rows.load(i);
     const uint32_t words[4] = {w.x, w.y, w.z, w.w};
@@ -342,7 +343,8 @@ __device__ __forceinline__ void encode_plain(const Rows& rows, const ChunkJob& j
   if (lane == 0) ptx::store_shared(variable + (constant ? 0 : 4 * words - 4), constant ? first : 0);
   __syncwarp();
 
-  // By half words: the pieces of the planes need not be aligned to more.
+  // By half words where the pieces of the planes are not aligned to more.
+  const uint64_t codes = job.codes;
   const uint32_t rest_end = job.vectors * rest_bytes(mode) / 2,
                  code_end = rest_end + job.vectors * code_bytes(mode) / 2;
 #pragma unroll 1
@@ -354,6 +356,8 @@ __device__ __forceinline__ void encode_plain(const Rows& rows, const ChunkJob& j
     if (n + 8 <= rest_end) {
       ptx::store_8(job.rests + 2 * n, w.x, w.y);
       ptx::store_8(job.rests + 2 * n + 8, w.z, w.w);
+    } else if (n >= rest_end && n + 8 <= code_end && (codes + 2 * (n - rest_end)) % 16 == 0) {
+      ptx::store_16(codes + 2 * (n - rest_end), w);
     } else if (n >= code_end && (n - code_end) % 8 == 0) {
       if (!constant) ptx::store_shared_16(variable + 2 * (n - code_end), w);
     } else {
@@ -364,7 +368,7 @@ __device__ __forceinline__ void encode_plain(const Rows& rows, const ChunkJob& j
         if (n + k < rest_end) {
           ptx::store_2(job.rests + 2 * (n + k), x);
         } else if (n + k < code_end) {
-          ptx::store_2(job.codes + 2 * (n + k - rest_end), x);
+          ptx::store_2(codes + 2 * (n + k - rest_end), x);
         } else if (!constant) {
           ptx::store_shared_2(variable + 2 * (n + k - code_end), x);
         }
