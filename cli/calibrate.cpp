@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "budgets.hpp"
 #include "codebooks.hpp"
 #include "command.hpp"
 #include "container.hpp"
@@ -23,6 +24,10 @@ struct CalibrateOptions {
   bool shared = false;
   bool one_base = false;
   std::uint64_t window = kDefaultWindow;
+  std::vector<std::uint32_t> budget_tokens;
+  std::vector<double> overflows = {1e-2, 1e-3, 1e-4};
+  std::vector<std::string> held_out;
+  splitzip_mode mode = SPLITZIP_MODE_TIERED;
 };
 
 class Calibrator {
@@ -36,8 +41,11 @@ class Calibrator {
       add_counts(input);
     } else {
       add_tensors(input);
+      samples_.push_back(path);
     }
   }
+  /// The inputs that were no counts of earlier runs.
+  const std::vector<std::string>& samples() const { return samples_; }
 
   std::vector<std::uint8_t> counts() const {
     std::size_t size = 0;
@@ -125,6 +133,7 @@ class Calibrator {
   Axes axes_;
   Calibration calibration_ = make_calibration();
   std::vector<std::uint8_t> buffer_;
+  std::vector<std::string> samples_;
 };
 
 std::string default_provenance(const std::vector<std::string>& inputs) {
@@ -132,6 +141,21 @@ std::string default_provenance(const std::vector<std::string>& inputs) {
   for (const std::string& input : inputs) text += " " + printable(input.substr(input.rfind('/') + 1));
   if (text.size() > kMaxProvenanceBytes) text.resize(kMaxProvenanceBytes);
   return text;
+}
+
+/// From the files that the codebooks were made of, read once more.
+std::vector<TensorBudget> budgets_of(const CalibrateOptions& options, const std::vector<std::string>& samples,
+                                     const splitzip_codebook_set* set, Console& console) {
+  if (options.budget_tokens.empty()) return {};
+  const auto measure = [&](const std::vector<std::string>& paths) {
+    FrameLengths lengths(set, options.mode, options.budget_tokens);
+    for (const std::string& path : paths) lengths.add(path, options.source, console);
+    console.clear_progress();
+    return lengths;
+  };
+  auto budgets = propose_budgets(measure(samples), options.overflows, measure(options.held_out));
+  if (budgets.empty()) throw Error("no tensor has as many tokens as --budget-tokens asks for");
+  return budgets;
 }
 
 int calibrate(const CalibrateOptions& options) {
@@ -142,6 +166,12 @@ int calibrate(const CalibrateOptions& options) {
   if (to_pipe && options.common.json) throw UsageError("--json and the data cannot both go to standard output");
   if (options.target.path == "-" && options.counts_path == "-")
     throw UsageError("only one of -o and --save-counts can be standard output");
+  if (options.budget_tokens.empty() && !options.held_out.empty())
+    throw UsageError("--held-out is for budgets: it needs --budget-tokens");
+  for (const std::string& path : options.common.inputs) {
+    if (path == "-" && !options.budget_tokens.empty())
+      throw UsageError("--budget-tokens reads its inputs twice, so none can be standard input");
+  }
 
   Console console(options.common.quiet, options.common.verbose);
   Calibrator calibrator(options, console);
@@ -150,15 +180,20 @@ int calibrate(const CalibrateOptions& options) {
 
   const auto set =
       calibrator.finish(options.provenance.empty() ? default_provenance(options.common.inputs) : options.provenance);
+  const auto budgets = budgets_of(options, calibrator.samples(), set.get(), console);
   if (!options.counts_path.empty())
     write_file({.path = options.counts_path, .overwrite = options.target.force}, calibrator.counts());
   if (!options.target.path.empty())
     write_file({.path = options.target.path, .overwrite = options.target.force}, serialize(set.get()));
 
   if (options.common.json) {
-    print_json(codebook_set_json(set.get()));
+    Json result = codebook_set_json(set.get());
+    if (!budgets.empty()) result["budgets"] = budgets_json(budgets);
+    print_json(result);
   } else if (!options.common.quiet) {
-    std::fputs(codebook_table(set.get()).c_str(), to_pipe ? stderr : stdout);
+    std::FILE* const to = to_pipe ? stderr : stdout;
+    std::fputs(codebook_table(set.get()).c_str(), to);
+    if (!budgets.empty()) std::fputs(("\n" + budgets_table(budgets)).c_str(), to);
   }
   return kExitOk;
 }
@@ -176,6 +211,24 @@ void add_calibrate(CLI::App& app, Run& run) {
   command->add_option("--save-counts", options->counts_path, "Write the counts, to be merged later")->type_name("FILE");
   command->add_option("--provenance", options->provenance, "Text that the set keeps (version and inputs)")
       ->type_name("TEXT");
+  command
+      ->add_option("--budget-tokens", options->budget_tokens,
+                   "Propose budgets for frames of so many tokens of a tensor, as 16,64,256")
+      ->delimiter(',')
+      ->type_name("COUNT,...")
+      ->check(CLI::Validator(CLI::PositiveNumber).description(""))
+      ->allow_extra_args(false);
+  command
+      ->add_option("--overflow", options->overflows,
+                   "Shares of the frames that may be longer than their budget (0.01,0.001,0.0001)")
+      ->delimiter(',')
+      ->type_name("SHARE,...")
+      ->check(CLI::Validator(CLI::Range(1e-9, 0.5)).description(""))
+      ->allow_extra_args(false);
+  command->add_option("--held-out", options->held_out, "Other data to try the budgets on; may be repeated")
+      ->type_name("FILE")
+      ->allow_extra_args(false);
+  add_mode_option(*command, options->mode);
   add_source_options(*command, options->source);
   add_window_option(*command, options->window);
   command->callback([options, &run] { run = [options] { return calibrate(*options); }; });

@@ -376,6 +376,13 @@ SPLITZIP_API splitzip_status splitzip_calibration_finish(const splitzip_calibrat
                                                          const char* provenance, splitzip_codebook_set** set,
                                                          splitzip_error* error);
 
+/* From the lengths of `count` sample frames of one shape (so many tokens of such a tensor), the budget that frames of the same kind of data
+ * overrun at about `overflow_rate`, above 0 and below 1. Where too few of the samples are beyond that rate, the longest tenth of them
+ * is continued as an exponential tail. `frame_bytes` is sorted by this. Multiples of 16 keep frames aligned that lie one after the other.
+ * Errors: INVALID_ARGUMENT (NULL, count 0, a rate that is none), TOO_LARGE. */
+SPLITZIP_API splitzip_status splitzip_propose_budget(uint64_t* frame_bytes, size_t count, double overflow_rate,
+                                                     uint64_t* budget);
+
 /* ---- 8. Threads and CPU targets ------------------------------------------------------------------------------------- */
 
 /* Threads, created once, that share the work of any number of calls. The result of a call does not depend on them. Calls may use the same

@@ -86,9 +86,8 @@ typedef struct splitzip_cuda_rows {
  * or of the destination. So who polls the status in pinned or peer memory (having put a value there that is no status) may use them
  * once it has changed. */
 typedef struct splitzip_cuda_result {
-  uint64_t
-      frame_bytes; /* encoding: length of the frame, 48 of a mark, 0 on failure; decoding: the capacity that was given */
-  uint32_t status; /* splitzip_status */
+  uint64_t frame_bytes; /* encoding: length of the frame or mark, 0 on failure; decoding: the capacity that was given */
+  uint32_t status;      /* splitzip_status */
   uint32_t reserved;
 } splitzip_cuda_result;
 
@@ -136,8 +135,9 @@ SPLITZIP_API splitzip_status splitzip_cuda_encode(const splitzip_cuda_table* tab
 /* Decode every request's frame. What the frame must hold is what table, rows and nonce say; nothing is taken from the frame but values.
  * Statuses of requests, beside those above: BAD_MAGIC, UNSUPPORTED_VERSION, UNSUPPORTED_FLAG, TRUNCATED, TRAILING_BYTES, CORRUPT_HEADER,
  * CORRUPT_DIRECTORY, CORRUPT_PAYLOAD, CHECKSUM_MISMATCH, CODEBOOK_MISMATCH, GEOMETRY_MISMATCH, NONCE_MISMATCH; where several are true, the one with the
- * lowest number. With batch->budgets frames may end before their capacity: the length comes from the header, is compared with the budget before it is
- * used, and must fit what was decoded. OVER_BUDGET: the sender's frame did not fit. A request that fails leaves its own destination in an unspecified state and all others as they are. */
+ * lowest number. With batch->budgets frames may end before their capacity: the length comes from the header, is compared with the budget before it
+ * is used, and must fit what was decoded. OVER_BUDGET: the sender's frame did not fit.
+ * A request that fails leaves its own destination in an unspecified state and all others as they are. */
 SPLITZIP_API splitzip_status splitzip_cuda_decode(const splitzip_cuda_table* table, const splitzip_cuda_batch* batch,
                                                   struct CUstream_st* stream);
 

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <nanobind/stl/vector.h>
+
+#include <vector>
+
 #include "buffer.hpp"
 #include "errors.hpp"
 #include "frame.hpp"
@@ -46,6 +50,13 @@ std::size_t encode_into(nb::handle tensors, nb::handle layouts, nb::handle out, 
   return size;
 }
 
+std::uint64_t propose_budget(std::vector<std::uint64_t> frame_bytes, double overflow_rate) {
+  std::uint64_t budget = 0;
+  check(splitzip_propose_budget(frame_bytes.data(), frame_bytes.size(), overflow_rate, &budget),
+        "no lengths, or a rate that is not between 0 and 1");
+  return budget;
+}
+
 }  // namespace
 
 void bind_encoding(nb::module_& module) {
@@ -57,6 +68,7 @@ void bind_encoding(nb::module_& module) {
       .def_ro("chunk_count", &Sizes::chunk_count)
       .def_ro("tile_count", &Sizes::tile_count);
   module.def("frame_sizes", &sizes_of, nb::arg("tensors"), nb::kw_only(), nb::arg("checksums") = true);
+  module.def("propose_budget", &propose_budget, nb::arg("frame_bytes"), nb::arg("overflow_rate"));
   module.def("check_sources", &check_sources, nb::arg("tensors"), nb::arg("layouts"));
   module.def("encode_into", &encode_into, nb::arg("tensors"), nb::arg("layouts"), nb::arg("out"), nb::arg("nonce"),
              nb::arg("checksums"), nb::arg("workers").none(), nb::arg("budget") = false);

@@ -5,7 +5,17 @@ import numpy as np
 import pytest
 from conftest import same, values
 
-from splitzip_kv import Frame, InvalidArgument, Layout, NonceMismatch, OutputTooSmall, OverBudget, encode, frame_sizes
+from splitzip_kv import (
+    Frame,
+    InvalidArgument,
+    Layout,
+    NonceMismatch,
+    OutputTooSmall,
+    OverBudget,
+    encode,
+    frame_sizes,
+    propose_budget,
+)
 
 NONCE = 77
 
@@ -64,3 +74,14 @@ def test_what_has_to_be_said(layout, tensor, frame):
         encode([tensor], [layout], budget=True)
     with pytest.raises(InvalidArgument, match="nonce"):
         Frame(frame, budget=True)
+
+
+def test_proposed_budgets():
+    lengths = np.random.default_rng(3).exponential(100, 200_000).astype(int) + 5000
+    for rate in (0.1, 0.01, 0.001):
+        budget = propose_budget(lengths.tolist(), rate)
+        assert 0.9 * rate <= np.mean(lengths > budget) <= 1.1 * rate
+    assert propose_budget([700], 1e-6) == 700
+    for wrong in (([], 0.1), ([1], 0.0), ([1], 1.0)):
+        with pytest.raises(InvalidArgument):
+            propose_budget(*wrong)

@@ -131,6 +131,34 @@ def test_what_is_wrong(books, coder, pool):
         cuda.place_of(np.zeros((4, 4))[:, :2])
 
 
+def test_budgets(books, coder, pool):
+    """All bytes of a budget are those that the CPU writes, the mark's included."""
+    layouts = [
+        Layout(array, "page,token,head,dim", pages=[4, 1], type=ElementType.BF16)
+        for array in (pool[0], on_device(pool[0]))
+    ]
+    tensor = layouts[0].tensor(books.find("BF16"), tokens_per_unit=16)
+    size = len(encode([tensor], layouts[:1]))
+    for budget in (size + 1000, size, size - 1, 48):
+        places = [np.full(budget, 0xA5, np.uint8) for _ in layouts]
+        over = []
+        for code, layout, place in zip((encode, coder.encode), layouts, places, strict=True):
+            try:
+                assert len(code([tensor], [layout], out=place, nonce=6, budget=True)) == size
+            except splitzip_kv.OverBudget:
+                over.append(layout)
+        assert len(over) == (0 if budget >= size else 2)
+        assert np.array_equal(*places)
+        if over:
+            with pytest.raises(splitzip_kv.OverBudget):
+                Frame(places[1], expected_nonce=6, budget=True)
+        else:
+            target = on_device(np.zeros_like(pool[0]))
+            back = Layout(target, "page,token,head,dim", pages=[4, 1], type=ElementType.BF16)
+            coder.decode(Frame(places[1], expected_nonce=6, budget=True), [tensor], [back])
+            assert np.array_equal(on_host(target)[[4, 1]], pool[0][[4, 1]])
+
+
 def test_many_requests_in_one_call(books, pool):
     """Table and Batch: requests of different lengths, one of them damaged, one skipped."""
     host, device = pool[0], on_device(pool[0])

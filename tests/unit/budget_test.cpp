@@ -3,6 +3,8 @@
 // Budgets: all bytes of one are written and none beyond; the receiver learns from them alone what it got.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "support/frames.hpp"
 
 namespace splitzip::test {
@@ -190,6 +192,44 @@ TEST_F(Budgets, LengthsThatTheBudgetDoesNotHold) {
   EXPECT_EQ(splitzip_frame_open_budget(nullptr, 1, kNonce, &opened, nullptr), SPLITZIP_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(splitzip_frame_open_budget(frame.data(), frame.size(), kNonce, nullptr, nullptr),
             SPLITZIP_ERROR_INVALID_ARGUMENT);
+}
+
+std::uint64_t propose(std::vector<std::uint64_t> lengths, double rate) {
+  std::uint64_t budget = 0;
+  EXPECT_EQ(splitzip_propose_budget(lengths.data(), lengths.size(), rate, &budget), SPLITZIP_OK);
+  return budget;
+}
+
+TEST(ProposedBudgets, AreOverrunAtTheWantedRate) {
+  // An exponential tail, of which few samples show as much as many: quantiles of 1 - exp(-x / 100).
+  const auto samples = [](std::size_t count) {
+    std::vector<std::uint64_t> lengths;
+    for (std::size_t i = 0; i < count; ++i) {
+      const double share = (static_cast<double>(i) + 0.5) / static_cast<double>(count);
+      lengths.push_back(5000 + static_cast<std::uint64_t>(std::lround(-100 * std::log(share))));
+    }
+    return lengths;
+  };
+  for (const double rate : {0.3, 1e-1, 1e-2, 1e-3, 1e-4}) {
+    const double expected = 5000 - 100 * std::log(rate);
+    EXPECT_NEAR(static_cast<double>(propose(samples(1000000), rate)), expected, 3) << rate;
+    EXPECT_NEAR(static_cast<double>(propose(samples(1000), rate)), expected, 30) << rate;
+    EXPECT_NEAR(static_cast<double>(propose(samples(50), rate)), expected, 90) << rate;
+  }
+  EXPECT_EQ(propose({700}, 1e-3), 700u);
+  EXPECT_EQ(propose({700, 700, 700}, 1e-9), 700u);
+  EXPECT_GT(propose({700, 600, 500}, 1e-9), propose({700, 600, 500}, 1e-3));
+}
+
+TEST(ProposedBudgets, WrongArguments) {
+  std::uint64_t lengths[] = {1, 2}, budget = 0;
+  for (const double rate : {0.0, 1.0, -1.0, std::nan(""), HUGE_VAL})
+    EXPECT_EQ(splitzip_propose_budget(lengths, 2, rate, &budget), SPLITZIP_ERROR_INVALID_ARGUMENT) << rate;
+  EXPECT_EQ(splitzip_propose_budget(lengths, 0, 0.1, &budget), SPLITZIP_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(splitzip_propose_budget(nullptr, 2, 0.1, &budget), SPLITZIP_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(splitzip_propose_budget(lengths, 2, 0.1, nullptr), SPLITZIP_ERROR_INVALID_ARGUMENT);
+  std::uint64_t huge[] = {UINT64_MAX, 0};
+  EXPECT_EQ(splitzip_propose_budget(huge, 2, 1e-3, &budget), SPLITZIP_ERROR_TOO_LARGE);
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ from ._core import (
     frame_size,
     frame_sizes,
     library_version,
+    propose_budget,
 )
 from ._errors import (
     BadMagic,
@@ -109,4 +110,5 @@ __all__ = [
     "encode",
     "frame_size",
     "frame_sizes",
+    "propose_budget",
 ]

@@ -335,6 +335,14 @@ def frame_size(data: _Buffer) -> int:
     """Length of the frame that starts at `data`, from its first 48 bytes; not yet authenticated."""
 
 def frame_sizes(tensors: Sequence[Tensor], *, checksums: bool = True) -> FrameSizes: ...
+def propose_budget(frame_bytes: Sequence[int], overflow_rate: float) -> int:
+    """From the lengths of sample frames of one shape (so many tokens of such a tensor), the budget in bytes that frames
+    of the same kind of data overrun at about `overflow_rate`, above 0 and below 1.
+
+    Where too few of the samples are beyond that rate, the longest tenth of them is continued as an exponential tail.
+    Raises InvalidArgument where there are none.
+    """
+
 def check_sources(tensors: Sequence[Tensor], layouts: Sequence[LayoutBase]) -> None:
     """Raise what `encode_into` would say of the layouts."""
 

@@ -36,8 +36,8 @@ def encode(
     `frame_sizes(tensors).bound_bytes` always suffice. Without it memory is allocated. `nonce` is a generation number
     that a receiver can demand.
 
-    With `budget`, all of `out` is written, so that it can be sent as it is, always to the same place: the frame and then
-    zeros; or, if the frame does not fit, a mark that says so and then zeros, and OverBudget is raised.
+    With `budget`, all of `out` is written, so that it can be sent as it is, always to the same place: the frame and
+    then zeros; or, if the frame does not fit, a mark that says so and then zeros, and OverBudget is raised.
     """
     if out is None and budget:
         raise InvalidArgument("a budget is the size of `out`")

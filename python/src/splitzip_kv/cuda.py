@@ -159,9 +159,9 @@ class Batch:
     checksums: bool = True
     """Encoding: whether the frames get chunk checksums; decoding: whether they have them."""
     budgets: bool = False
-    """Capacities of requests are budgets. Encoding writes all bytes of one, so that it can be sent before anyone has seen the
-    results: the frame or, with the status of OverBudget, a mark, and then zeros. Decoding takes the frame's length from
-    its header and refuses what the budget does not hold."""
+    """Capacities of requests are budgets. Encoding writes all bytes of one, so that it can be sent before anyone has seen
+    the results: the frame or, with the status of OverBudget, a mark, and then zeros. Decoding takes the frame's length
+    from its header and refuses what the budget does not hold."""
 
 
 class Table:
