@@ -19,6 +19,11 @@ endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/splitzip DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   COMPONENT development FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" ${left_out})
 
+if(SPLITZIP_WITH_CUDA)
+  install(FILES ${PROJECT_BINARY_DIR}/include/splitzip/splitzip_device.cuh
+    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/splitzip COMPONENT development)
+endif()
+
 install(EXPORT splitzip-targets NAMESPACE splitzip:: DESTINATION ${package_dir} COMPONENT development)
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/splitzip-config.cmake.in
   ${PROJECT_BINARY_DIR}/splitzip-config.cmake INSTALL_DESTINATION ${package_dir})

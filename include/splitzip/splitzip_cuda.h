@@ -5,6 +5,7 @@
  *   1. Tables        what is the same for every call: tensors, codebooks, memory layouts
  *   2. Batches       what a call works on: requests, their rows, their frames, their results
  *   3. Encoding and decoding
+ *   4. The same in kernels of your own
  *
  * The frames are those of splitzip.h, byte for byte: all element types, all modes, also side by side in one batch.
  *
@@ -140,6 +141,24 @@ SPLITZIP_API splitzip_status splitzip_cuda_encode(const splitzip_cuda_table* tab
  * A request that fails leaves its own destination in an unspecified state and all others as they are. */
 SPLITZIP_API splitzip_status splitzip_cuda_decode(const splitzip_cuda_table* table, const splitzip_cuda_batch* batch,
                                                   struct CUstream_st* stream);
+
+/* ---- 4. The same in kernels of your own ----------------------------------------------------------------------------- */
+
+/* What comes before and after kernels that code the tiles of a batch by the functions of splitzip_device.cuh, on the same stream with the same table and
+ * batch: begin plans the batch and fills `view`, host memory, which the kernels take as a parameter; end checks or completes the frames and reports the
+ * results. That header calls begin for you: `view_bytes` and `version` tell whether it is of the library's version. Beside the return values above:
+ *   UNSUPPORTED_VERSION   the header is of another version
+ *   INVALID_LAYOUT        a tensor of the table in mode raw, or whose rows are no whole vectors of 16 bytes */
+SPLITZIP_API splitzip_status splitzip_cuda_begin_encode(const splitzip_cuda_table* table,
+                                                        const splitzip_cuda_batch* batch, struct CUstream_st* stream,
+                                                        void* view, size_t view_bytes, const char* version);
+SPLITZIP_API splitzip_status splitzip_cuda_end_encode(const splitzip_cuda_table* table,
+                                                      const splitzip_cuda_batch* batch, struct CUstream_st* stream);
+SPLITZIP_API splitzip_status splitzip_cuda_begin_decode(const splitzip_cuda_table* table,
+                                                        const splitzip_cuda_batch* batch, struct CUstream_st* stream,
+                                                        void* view, size_t view_bytes, const char* version);
+SPLITZIP_API splitzip_status splitzip_cuda_end_decode(const splitzip_cuda_table* table,
+                                                      const splitzip_cuda_batch* batch, struct CUstream_st* stream);
 
 #ifdef __cplusplus
 }

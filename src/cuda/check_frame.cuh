@@ -4,6 +4,7 @@
 #pragma once
 
 #include "cuda/device_types.cuh"
+#include "cuda/fail.cuh"
 #include "cuda/hash.cuh"
 #include "format/frame.hpp"
 
@@ -176,10 +177,6 @@ __device__ inline uint32_t read_spill_words(const splitzip_cuda_request& request
     if (found.w[i] != mark.w[i]) return SPLITZIP_ERROR_CORRUPT_HEADER;
   }
   return nonce == request.nonce ? SPLITZIP_ERROR_OVER_BUDGET : SPLITZIP_ERROR_NONCE_MISMATCH;
-}
-
-__device__ inline void fail(const Batch& batch, uint32_t frame, uint32_t status) {
-  atomicMax(&batch.frames[frame].error, kErrorKey - status);
 }
 
 // The first word that tells a header from what is expected, as a status.

@@ -2,11 +2,14 @@
 //
 // Calls: arguments are checked, the workspace is laid out, kernels are launched.
 #include <algorithm>
+#include <cstring>
+#include <string_view>
 
 #include "cuda/finish_kernel.cuh"
 #include "cuda/kernels.hpp"
 #include "cuda/plan_kernel.cuh"
 #include "cuda/table.hpp"
+#include "splitzip/version.h"
 
 namespace splitzip::cuda {
 namespace {
@@ -103,14 +106,14 @@ struct Launcher {
   }
 };
 
-splitzip_status run(const splitzip_cuda_table* table, const splitzip_cuda_batch* in, cudaStream_t stream,
-                    bool decoding) {
+/// Checks the arguments of a call and lays its batch out in the workspace.
+splitzip_status make_batch(const splitzip_cuda_table* table, const splitzip_cuda_batch* in, bool decoding,
+                           Batch& batch) {
   if (table == nullptr || in == nullptr || in->struct_size != sizeof *in || in->requests == nullptr ||
       in->rows == nullptr || in->results == nullptr || in->failed == nullptr || in->workspace == nullptr ||
       in->request_count == 0 || reinterpret_cast<std::uint64_t>(in->workspace) % 256 != 0) {
     return SPLITZIP_ERROR_INVALID_ARGUMENT;
   }
-  Batch batch{};
   const std::uint64_t tiles = bound_tiles(*table, in->request_count, in->max_total_tokens);
   const std::uint64_t entries = multiply(in->request_count, table->shapes.size());
   if (tiles >= kTooMany || entries >= kTooMany / 2) return SPLITZIP_ERROR_TOO_LARGE;
@@ -126,35 +129,75 @@ splitzip_status run(const splitzip_cuda_table* table, const splitzip_cuda_batch*
   batch.tile_capacity = static_cast<std::uint32_t>(tiles);
   batch.checksums = in->checksums != 0, batch.budgets = in->budgets != 0, batch.decoding = decoding;
   batch.by_tensor_count = Divisor::of(batch.tensor_count);
+  return SPLITZIP_OK;
+}
 
-  const std::uint32_t sms = in->max_sms != 0 ? std::min(in->max_sms, table->multiprocessors) : table->multiprocessors;
-  const auto resident = [&](std::uint64_t wanted, std::uint32_t on_each) {
-    return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(wanted, 1, std::uint64_t{sms} * on_each));
-  };
+/// Blocks that are launched for so much work, if so many are resident on a multiprocessor.
+std::uint32_t count_blocks(const splitzip_cuda_table& table, const splitzip_cuda_batch& in, std::uint64_t wanted,
+                           std::uint32_t on_each) {
+  const std::uint32_t sms = in.max_sms != 0 ? std::min(in.max_sms, table.multiprocessors) : table.multiprocessors;
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(wanted, 1, std::uint64_t{sms} * on_each));
+}
+
+bool launch_finish(const Launcher& launch, const splitzip_cuda_table& table, const splitzip_cuda_batch& in,
+                   const Batch& batch) {
+  if (batch.decoding != 0) return launch(finish_decode_kernel, 1, kFinishThreads, batch);
+  const std::uint32_t blocks = table.launches.finish_blocks;
+  const std::uint64_t groups = batch.tile_capacity / kGroupTiles + std::uint64_t{batch.frame_count};
+  const std::uint64_t sms = count_blocks(table, in, UINT64_MAX, 1);
+  const auto parts = static_cast<std::uint32_t>(
+      std::clamp<std::uint64_t>(sms * blocks / groups, 1, kGroupTiles / (kFinishThreads / 32)));
+  return launch(finish_encode_kernel, count_blocks(table, in, groups * parts, blocks) + 1, kFinishThreads, batch,
+                static_cast<std::uint32_t>(groups), parts);
+}
+
+splitzip_status run(const splitzip_cuda_table* table, const splitzip_cuda_batch* in, cudaStream_t stream,
+                    bool decoding) {
+  Batch batch{};
+  const splitzip_status status = make_batch(table, in, decoding, batch);
+  if (status != SPLITZIP_OK) return status;
   const Launches& launches = table->launches;
   const Launcher launch{stream, launches.overlap};
   const KernelTuning* const tuning = decoding ? launches.decode : launches.encode;
+  const auto blocks_of = [&](std::uint32_t k) {
+    return count_blocks(*table, *in, batch.tile_capacity, tuning[k].blocks);
+  };
   for (std::uint32_t k = 0; k < kKernels; ++k) {
-    if (table->has_kernel[k])
-      batch.dealt_tiles = std::max(batch.dealt_tiles, tuning[k].stages * resident(tiles, tuning[k].blocks));
+    if (table->has_kernel[k]) batch.dealt_tiles = std::max(batch.dealt_tiles, tuning[k].stages * blocks_of(k));
   }
   batch.dealt_tiles = std::min(batch.dealt_tiles, batch.tile_capacity);
   bool ok = launch(plan_kernel, 1, kPlanThreads, batch);
   for (std::uint32_t k = 0; k < kKernels; ++k) {
     if (!table->has_kernel[k]) continue;
-    ok = ok && launch(decoding ? decode_kernel_of(k) : encode_kernel_of(k), resident(tiles, tuning[k].blocks),
-                      kBlockThreads, batch);
+    ok = ok && launch(decoding ? decode_kernel_of(k) : encode_kernel_of(k), blocks_of(k), kBlockThreads, batch);
   }
-  if (decoding) {
-    ok = ok && launch(finish_decode_kernel, 1, kFinishThreads, batch);
-  } else {
-    const std::uint64_t groups = tiles / kGroupTiles + batch.frame_count;
-    const auto parts = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
-        std::uint64_t{sms} * launches.finish_blocks / groups, 1, kGroupTiles / (kFinishThreads / 32)));
-    ok = ok && launch(finish_encode_kernel, resident(groups * parts, launches.finish_blocks) + 1, kFinishThreads, batch,
-                      static_cast<std::uint32_t>(groups), parts);
+  return ok && launch_finish(launch, *table, *in, batch) ? SPLITZIP_OK : SPLITZIP_ERROR_DEVICE;
+}
+
+/// The kernels between the two are the caller's, with the functions of device.cuh.
+splitzip_status begin(const splitzip_cuda_table* table, const splitzip_cuda_batch* in, cudaStream_t stream,
+                      bool decoding, void* view, std::size_t view_bytes, const char* version) {
+  if (view == nullptr || version == nullptr) return SPLITZIP_ERROR_INVALID_ARGUMENT;
+  if (view_bytes != sizeof(Batch) || std::string_view(version) != SPLITZIP_VERSION_STRING)
+    return SPLITZIP_ERROR_UNSUPPORTED_VERSION;
+  Batch batch{};
+  const splitzip_status status = make_batch(table, in, decoding, batch);
+  if (status != SPLITZIP_OK) return status;
+  for (std::uint32_t k = 0; k < kKernels; ++k) {
+    if (table->has_kernel[k] && (k == kGeneralKernel || k >= kRawKernel)) return SPLITZIP_ERROR_INVALID_LAYOUT;
   }
-  return ok ? SPLITZIP_OK : SPLITZIP_ERROR_DEVICE;
+  std::memcpy(view, &batch, sizeof batch);
+  const Launcher launch{stream, table->launches.overlap};
+  return launch(plan_kernel, 1, kPlanThreads, batch) ? SPLITZIP_OK : SPLITZIP_ERROR_DEVICE;
+}
+
+splitzip_status end(const splitzip_cuda_table* table, const splitzip_cuda_batch* in, cudaStream_t stream,
+                    bool decoding) {
+  Batch batch{};
+  const splitzip_status status = make_batch(table, in, decoding, batch);
+  if (status != SPLITZIP_OK) return status;
+  const Launcher launch{stream, table->launches.overlap};
+  return launch_finish(launch, *table, *in, batch) ? SPLITZIP_OK : SPLITZIP_ERROR_DEVICE;
 }
 
 /// Divides the multiprocessor's memory so that as many blocks are resident as the kernel was made for, and the rest is cache. A device that runs the code
@@ -220,4 +263,26 @@ splitzip_status splitzip_cuda_encode(const splitzip_cuda_table* table, const spl
 splitzip_status splitzip_cuda_decode(const splitzip_cuda_table* table, const splitzip_cuda_batch* batch,
                                      struct CUstream_st* stream) {
   return splitzip::cuda::run(table, batch, stream, true);
+}
+
+splitzip_status splitzip_cuda_begin_encode(const splitzip_cuda_table* table, const splitzip_cuda_batch* batch,
+                                           struct CUstream_st* stream, void* view, size_t view_bytes,
+                                           const char* version) {
+  return splitzip::cuda::begin(table, batch, stream, false, view, view_bytes, version);
+}
+
+splitzip_status splitzip_cuda_end_encode(const splitzip_cuda_table* table, const splitzip_cuda_batch* batch,
+                                         struct CUstream_st* stream) {
+  return splitzip::cuda::end(table, batch, stream, false);
+}
+
+splitzip_status splitzip_cuda_begin_decode(const splitzip_cuda_table* table, const splitzip_cuda_batch* batch,
+                                           struct CUstream_st* stream, void* view, size_t view_bytes,
+                                           const char* version) {
+  return splitzip::cuda::begin(table, batch, stream, true, view, view_bytes, version);
+}
+
+splitzip_status splitzip_cuda_end_decode(const splitzip_cuda_table* table, const splitzip_cuda_batch* batch,
+                                         struct CUstream_st* stream) {
+  return splitzip::cuda::end(table, batch, stream, true);
 }

@@ -55,6 +55,11 @@ struct LengthPost {
   }
 };
 
+// For a warp that encodes a tile alone.
+struct NoPost {
+  __device__ __forceinline__ void tell(uint32_t, uint32_t) const {}
+};
+
 // ORs a string of up to 64 bits into zeroed shared words, at a bit offset.
 __device__ __forceinline__ void append_bits(uint32_t words, uint32_t offset, uint32_t low, uint32_t high) {
   const uint32_t address = words + offset / 32 * 4;
@@ -191,9 +196,9 @@ __device__ __forceinline__ void split_tiered(const Rows& rows, const ChunkJob& j
 }
 
 // Mode tiered: the variable part.
-template <class Rows>
+template <class Rows, class Post>
 __device__ __forceinline__ Encoded join_tiered(const Rows& rows, const Symbols& symbols, uint32_t vectors,
-                                               const LengthPost& post, uint32_t variable, uint32_t lane) {
+                                               const Post& post, uint32_t variable, uint32_t lane) {
   const auto& [content, tier2, tier3, bits2, escapes] = symbols;
   const uint32_t first = escapes >> 4 & 0x0f0f0f0f, second = escapes & 0x0f0f0f0f;
   Escapes<Rows> escaped(rows, ptx::permute(first | first >> 4, second | second >> 4, 0x6420));
@@ -275,9 +280,9 @@ __device__ __forceinline__ void split_fixed4(const Rows& rows, const ChunkJob& j
 }
 
 // Mode fixed4: the variable part.
-template <class Rows>
+template <class Rows, class Post>
 __device__ __forceinline__ Encoded join_fixed4(const Rows& rows, const Symbols& symbols, uint32_t vectors,
-                                               const LengthPost& post, uint32_t variable, uint32_t lane) {
+                                               const Post& post, uint32_t variable, uint32_t lane) {
   const uint32_t mask = symbols.escapes;
   Encoded result{0, kKindCoded, fold_content(symbols.content, lane)};
   if (!ptx::any_lane(mask != 0)) {
@@ -298,9 +303,8 @@ __device__ __forceinline__ Encoded join_fixed4(const Rows& rows, const Symbols& 
 }
 
 // Mode raw: writes the plane.
-template <class Rows>
-__device__ __forceinline__ Encoded copy_raw(const Rows& rows, const ChunkJob& job, const LengthPost& post,
-                                            uint32_t lane) {
+template <class Rows, class Post>
+__device__ __forceinline__ Encoded copy_raw(const Rows& rows, const ChunkJob& job, const Post& post, uint32_t lane) {
   post.tell(0, lane);
   uint64_t content = 0;
   VectorsAhead<false, Rows> ahead(rows, job.vectors, lane);
@@ -315,10 +319,9 @@ __device__ __forceinline__ Encoded copy_raw(const Rows& rows, const ChunkJob& jo
 }
 
 // Raw or constant in a coded mode: the chunk's bytes in order through its planes and its variable part.
-template <class Rows>
-__device__ __forceinline__ void encode_plain(const Rows& rows, const ChunkJob& job, uint32_t mode,
-                                             const LengthPost& post, uint32_t variable, uint32_t lane,
-                                             Encoded& result) {
+template <class Rows, class Post>
+__device__ __forceinline__ void encode_plain(const Rows& rows, const ChunkJob& job, uint32_t mode, const Post& post,
+                                             uint32_t variable, uint32_t lane, Encoded& result) {
   // All values equal?
   const uint32_t first = ptx::from_lane(lane == 0 ? rows.value(0, 0) : 0, 0), both = first * 0x10001;
   bool equal = true;

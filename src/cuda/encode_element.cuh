@@ -119,9 +119,9 @@ __device__ __forceinline__ void split_tiered_elements(const Rows& rows, const Ch
 }
 
 // Mode tiered: the variable part.
-template <class E, class Rows>
+template <class E, class Rows, class Post>
 __device__ __forceinline__ Encoded join_tiered_elements(const Rows& rows, const ElementSymbols<E>& symbols,
-                                                        uint32_t vectors, const LengthPost& post, uint32_t variable,
+                                                        uint32_t vectors, const Post& post, uint32_t variable,
                                                         uint32_t lane) {
   constexpr int kGroups = static_cast<int>(E::kGroups);
   uint32_t own2 = 0, own3 = 0, own_escapes = 0;
@@ -204,9 +204,9 @@ __device__ __forceinline__ void split_fixed4_elements(const Rows& rows, const Ch
 }
 
 // Mode fixed4: the variable part.
-template <class E, class Rows>
+template <class E, class Rows, class Post>
 __device__ __forceinline__ Encoded join_fixed4_elements(const Rows& rows, const ElementSymbols<E>& symbols,
-                                                        uint32_t vectors, const LengthPost& post, uint32_t variable,
+                                                        uint32_t vectors, const Post& post, uint32_t variable,
                                                         uint32_t lane) {
   Encoded result{0, kKindCoded, fold_content(symbols.content, lane)};
   uint32_t own = 0;
@@ -230,10 +230,10 @@ __device__ __forceinline__ Encoded join_fixed4_elements(const Rows& rows, const 
 }
 
 // Raw or constant in a coded mode: the chunk's bytes in order through its planes and its variable part.
-template <class E, class Rows>
+template <class E, class Rows, class Post>
 __device__ __forceinline__ void encode_plain_elements(const Rows& rows, const TileJob& tile, const ChunkJob& job,
-                                                      uint32_t mode, const LengthPost& post, uint32_t variable,
-                                                      uint32_t lane, Encoded& result) {
+                                                      uint32_t mode, const Post& post, uint32_t variable, uint32_t lane,
+                                                      Encoded& result) {
   const uint32_t raw_words = E::raw_words(mode, job.vectors);
   const uint32_t first = ptx::from_lane(lane == 0 ? rows.value(0, 0) : 0, 0);
   const uint32_t all = E::kBytes == 4 ? first : E::kBytes == 2 ? first * 0x10001 : first * 0x01010101;
@@ -259,8 +259,8 @@ __device__ __forceinline__ void encode_plain_elements(const Rows& rows, const Ti
 }
 
 // Mode raw: writes the plane.
-template <class Rows>
-__device__ __forceinline__ Encoded copy_elements(const Rows& rows, const ChunkJob& job, const LengthPost& post,
+template <class Rows, class Post>
+__device__ __forceinline__ Encoded copy_elements(const Rows& rows, const ChunkJob& job, const Post& post,
                                                  uint32_t lane) {
   post.tell(0, lane);
   uint64_t content = 0;
@@ -274,15 +274,16 @@ __device__ __forceinline__ Encoded copy_elements(const Rows& rows, const ChunkJo
   }
   return {0, kKindRaw, fold_content(content, lane)};
 }
-__device__ __forceinline__ Encoded copy_elements(const TileJob& tile, const ChunkJob& job, const LengthPost& post,
+template <class Post>
+__device__ __forceinline__ Encoded copy_elements(const TileJob& tile, const ChunkJob& job, const Post& post,
                                                  uint32_t lane) {
   if (job.linear != 0) return copy_elements(LinearRows(job, lane), job, post, lane);
   return copy_elements(ElementRows(tile, job, lane), job, post, lane);
 }
 
-template <class E, bool kFull, class Rows>
+template <class E, bool kFull, class Rows, class Post>
 __device__ __forceinline__ Encoded encode_elements(const Rows& rows, const TileJob& tile, const ChunkJob& job,
-                                                   uint32_t pair_table, const LengthPost& post, uint32_t variable,
+                                                   uint32_t pair_table, const Post& post, uint32_t variable,
                                                    uint32_t lane) {
   const ElementPlanes<E> planes(tile, job, lane);
   ElementSymbols<E> symbols;
@@ -298,10 +299,10 @@ __device__ __forceinline__ Encoded encode_elements(const Rows& rows, const TileJ
   return e;
 }
 
-template <class E>
+template <class E, class Post>
 __device__ __forceinline__ Encoded encode_aligned_elements(const TileJob& tile, const ChunkJob& job,
-                                                           uint32_t pair_table, const LengthPost& post,
-                                                           uint32_t variable, uint32_t lane) {
+                                                           uint32_t pair_table, const Post& post, uint32_t variable,
+                                                           uint32_t lane) {
   // The usual chunk has a version of its own.
   if (job.linear != 0 && job.vectors == kChunkVectors)
     return encode_elements<E, true>(LinearElements<E>(job, lane), tile, job, pair_table, post, variable, lane);

@@ -37,6 +37,8 @@ class ChunkRows<kAligned> {
 
   __device__ __forceinline__ ChunkRows(const TileJob& tile, const ChunkJob& job, uint32_t lane)
       : tile_(tile), job_(job), lane_(lane) {}
+  // The same values, if the chunk is linear.
+  __device__ __forceinline__ LinearRows linear() const { return LinearRows(job_, lane_); }
   __device__ __forceinline__ uint4 load(uint32_t i) const { return ptx::load_16(address(i)); }
   __device__ __forceinline__ void store(uint32_t i, uint4 w) const { ptx::store_16(address(i), w); }
   __device__ __forceinline__ uint32_t value(uint32_t i, uint32_t k) const { return ptx::load_2(address(i) + 2 * k); }
