@@ -170,6 +170,20 @@ def render_paged(rows):
     return text + table(["layout", "checksums", *SPEED_HEAD, "encode x", "decode x"], body)
 
 
+def render_types(rows):
+    here = [row for row in rows if row["group"] == "types"]
+    body = []
+    for row in here:
+        peer = next((r for r in named(here, data=row["data"]) if r["codec"].endswith(" 256K")), None)
+        plain = row["codec"] if row["codec"] in ("tiered", "fixed4") else "nvCOMP " + row["codec"]
+        body.append([row["data"], plain, checksums(row), *cells(row), *factors(row, peer)])
+    if not body:
+        return ""
+    text = "### Element types\n\nThe caches as they are and cast to each type, 512 MiB; nvCOMP in its mode for the type, and the last two columns are against its chunks of 256 KiB. "
+    text += "Units are 16 tokens: in FP8 of SmolLM2 that is a chunk and a half, and half a chunk takes nearly as long as a whole one:\n\n"
+    return text + table(["data", "codec", "checksums", *SPEED_HEAD, "encode x", "decode x"], body)
+
+
 def render_sizes(rows):
     body = []
     for row in [row for row in rows if row["group"] in ("sizes", "copy")]:
@@ -207,7 +221,7 @@ def render(result):
         text += f"Probe: {speed(row, 'encode'):,.0f} GB/s as an encoder ({speed(row, 'encode') / limit(row):.3f} L), "
         text += f"{speed(row, 'decode'):,.0f} as a decoder ({speed(row, 'decode') / limit(row):.3f} L)."
     text += "\n\n"
-    return text + render_large(rows) + render_paper(result) + render_paged(rows) + render_sizes(rows) + render_contents(rows)
+    return text + render_large(rows) + render_paper(result) + render_types(rows) + render_paged(rows) + render_sizes(rows) + render_contents(rows)
 
 
 def plot_sizes(rows):
