@@ -180,7 +180,7 @@ def render_types(rows):
     if not body:
         return ""
     text = "### Element types\n\nThe caches as they are and cast to each type, 512 MiB; nvCOMP in its mode for the type, and the last two columns are against its chunks of 256 KiB. "
-    text += "Units are 16 tokens: in FP8 of SmolLM2 that is a chunk and a half, and half a chunk takes nearly as long as a whole one:\n\n"
+    text += "Units are 16 tokens: in FP8 of SmolLM2 that is a chunk and a half, and half a chunk takes longer than a whole one, for which there is code of its own:\n\n"
     return text + table(["data", "codec", "checksums", *SPEED_HEAD, "encode x", "decode x"], body)
 
 
