@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -60,6 +61,14 @@ void bind_cuda(nb::module_& module) {
   module.def("cuda_device_of", &cuda_device_of, nb::arg("address"));
   module.def("cuda_copy", &cuda_copy, NoGil(), nb::arg("destination"), nb::arg("source"), nb::arg("bytes"),
              nb::arg("stream"));
+  module.def("cuda_device_count", &cuda_device_count);
+  module.def(
+      "cuda_ipc_handle",
+      [](std::uint64_t address) {
+        const std::string handle = cuda_ipc_handle(address);
+        return nb::bytes(handle.data(), handle.size());
+      },
+      nb::arg("address"));
   module.def("cuda_pinned", &pinned_bytes, nb::arg("bytes"), nb::arg("device"));
   module.def("check_on_device", &check_on_device, nb::arg("tensors"), nb::arg("layouts"), nb::arg("writing"));
   nb::class_<CudaMemory>(module, "CudaMemory")
@@ -70,6 +79,17 @@ void bind_cuda(nb::module_& module) {
       .def_prop_ro("address", &CudaMemory::address)
       .def_prop_ro("nbytes", &CudaMemory::bytes)
       .def_prop_ro("device", &CudaMemory::device);
+  nb::class_<CudaPeerMemory>(module, "CudaPeerMemory")
+      .def(
+          "__init__",
+          [](CudaPeerMemory* self, const nb::bytes& handle, int device) {
+            new (self) CudaPeerMemory(std::string(handle.c_str(), handle.size()), device);
+          },
+          nb::arg("handle"), nb::arg("device"))
+      .def_prop_ro("address", &CudaPeerMemory::address)
+      .def_prop_ro("device", &CudaPeerMemory::device);
+  nb::class_<CudaHostRegistration>(module, "CudaHostRegistration")
+      .def(nb::init<std::uint64_t, std::uint64_t>(), nb::arg("address"), nb::arg("bytes"));
   nb::class_<CudaStream>(module, "CudaStream")
       .def(nb::init<int>(), nb::arg("device"))
       .def_prop_ro("handle", &CudaStream::handle)

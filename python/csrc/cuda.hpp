@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The CUDA backend for Python: cuda_device.cpp and cuda_paged.cu where it is built, cuda_none.cpp where it is not. Addresses are
-// numbers here, as they come from Python. Functions throw StatusError; none waits for the device unless it says so.
+// The CUDA backend for Python: cuda_device.cpp, cuda_ipc.cpp and cuda_paged.cu where it is built, cuda_none.cpp where it
+// is not. Addresses are numbers here, as they come from Python. Functions throw StatusError; none waits for the device
+// unless it says so.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +23,9 @@ std::optional<std::string> cuda_problem();
 std::optional<int> cuda_device_of(std::uint64_t address);
 /// Between any memory; waits where host memory is not pinned.
 void cuda_copy(std::uint64_t destination, std::uint64_t source, std::uint64_t bytes, std::uint64_t stream);
+int cuda_device_count();
+/// What CudaPeerMemory of another process needs to reach a CudaMemory that is not pinned.
+std::string cuda_ipc_handle(std::uint64_t address);
 
 /// Memory of a GPU, or pinned host memory that all GPUs can read and write. Freeing it waits for the device.
 class CudaMemory {
@@ -40,6 +44,35 @@ class CudaMemory {
   std::uint64_t bytes_;
   int device_;
   bool pinned_;
+};
+
+/// Memory that another process of this host has from cudaMalloc, for kernels and copies of `device`. Who has it keeps it
+/// while it is mapped.
+class CudaPeerMemory {
+ public:
+  CudaPeerMemory(const std::string& handle, int device);
+  ~CudaPeerMemory();
+  CudaPeerMemory(const CudaPeerMemory&) = delete;
+  CudaPeerMemory& operator=(const CudaPeerMemory&) = delete;
+
+  std::uint64_t address() const { return reinterpret_cast<std::uintptr_t>(data_); }
+  int device() const { return device_; }
+
+ private:
+  void* data_ = nullptr;
+  int device_;
+};
+
+/// Pins host memory of the caller's while it lives, so that all GPUs reach it.
+class CudaHostRegistration {
+ public:
+  CudaHostRegistration(std::uint64_t address, std::uint64_t bytes);
+  ~CudaHostRegistration();
+  CudaHostRegistration(const CudaHostRegistration&) = delete;
+  CudaHostRegistration& operator=(const CudaHostRegistration&) = delete;
+
+ private:
+  std::uint64_t address_;
 };
 
 /// Waits for the default stream, and the default stream for it.

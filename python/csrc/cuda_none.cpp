@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// In the place of cuda_device.cpp where the CUDA backend is not built.
+// In the place of cuda_device.cpp and cuda_ipc.cpp where the CUDA backend is not built.
 #include "cuda.hpp"
 #include "errors.hpp"
 
@@ -16,11 +16,19 @@ constexpr char kWhy[] = "this splitzip_kv was built without CUDA, which needs nv
 std::optional<std::string> cuda_problem() { return kWhy; }
 std::optional<int> cuda_device_of(std::uint64_t) { refuse(); }
 void cuda_copy(std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t) { refuse(); }
+int cuda_device_count() { refuse(); }
+std::string cuda_ipc_handle(std::uint64_t) { refuse(); }
 
 CudaMemory::CudaMemory(std::uint64_t bytes, int device, bool pinned) : bytes_(bytes), device_(device), pinned_(pinned) {
   refuse();
 }
 CudaMemory::~CudaMemory() { static_cast<void>(pinned_); }
+
+CudaPeerMemory::CudaPeerMemory(const std::string&, int device) : device_(device) { refuse(); }
+CudaPeerMemory::~CudaPeerMemory() { static_cast<void>(data_); }
+
+CudaHostRegistration::CudaHostRegistration(std::uint64_t address, std::uint64_t) : address_(address) { refuse(); }
+CudaHostRegistration::~CudaHostRegistration() { static_cast<void>(address_); }
 
 CudaStream::CudaStream(int device) : device_(device) { refuse(); }
 CudaStream::~CudaStream() { static_cast<void>(device_); }

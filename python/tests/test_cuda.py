@@ -124,9 +124,6 @@ def test_what_is_wrong(books, coder, pool):
     damaged[-9] ^= 1
     with pytest.raises((splitzip_kv.ChecksumMismatch, splitzip_kv.CorruptPayload)):
         coder.decode(Frame(damaged), [tensor], [layout])
-    half = Layout(on_device(pool[0]), "page,token,head,dim", pages=[0], type=ElementType.FP16)
-    with pytest.raises(splitzip_kv.UnsupportedType):
-        coder.encode([half.tensor()], [half])
     with pytest.raises(TypeError, match="one piece"):
         cuda.place_of(np.zeros((4, 4))[:, :2])
 

@@ -9,61 +9,12 @@ import numpy as np
 import pytest
 
 from splitzip_kv import ElementType, cuda
-from splitzip_kv.transfer import Part
 from splitzip_kv.transfer.inprocess import MESSAGE_FAULTS, WRITE_FAULTS, Faults
 
-from transfer_cases import Pair, Tensor, some_tensors
+from device_cases import assert_moved, device_tensors
+from transfer_cases import Pair
 
 pytestmark = pytest.mark.skipif(not cuda.is_available(), reason=cuda.problem() or "")
-
-
-class DeviceTensor(Tensor):
-    """Some of its two sides are in the GPU's memory; `Side.pool` is then what they held when it was last looked."""
-
-    def place(self, *sides):
-        self.on_device = {}
-        for side in sides:
-            memory = cuda.Memory(side.pool.nbytes)
-            cuda.copy(memory, side.pool.view(np.uint16))
-            self.on_device[id(side)] = cuda.Array(memory, 0, side.pool.shape, "<u2")
-        return self
-
-    def part(self, side, codebook=None):
-        array = self.on_device.get(id(side))
-        if array is None:
-            return super().part(side, codebook)
-        return Part(
-            array,
-            "page,token,head,dim",
-            key=self.key,
-            pages=side.pages,
-            tokens=self.tokens,
-            codebook=codebook,
-            type=ElementType.BF16,
-            tokens_per_unit=self.unit,
-        )
-
-    def look(self):
-        for side in (self.source, self.target):
-            if id(side) in self.on_device:
-                cuda.copy(side.pool.view(np.uint16), self.on_device[id(side)])
-
-
-def device_tensors(seed, where):
-    tensors = some_tensors(np.random.default_rng(seed))
-    for number, tensor in enumerate(tensors):
-        tensor.__class__ = DeviceTensor
-        sides = {"source": tensor.source, "target": tensor.target}
-        # The first tensors of "mixed" have both sides on the GPU, the others none.
-        names = where if where != ("mixed",) else ("source", "target") * (number < 2)
-        tensor.place(*(sides[name] for name in names))
-    return tensors
-
-
-def assert_moved(tensors):
-    for tensor in tensors:
-        tensor.look()
-        assert tensor.arrived() and tensor.only_there()
 
 
 @pytest.mark.parametrize("where", [("source", "target"), ("source",), ("target",), ("mixed",)], ids="-".join)

@@ -11,7 +11,7 @@ import pytest
 import splitzip_kv
 from splitzip_kv import Frame, Layout, encode
 from splitzip_kv.transfer import Code, Options, Part, Receiver, Sender, TransferError, messages
-from splitzip_kv.transfer import receiver as receiver_module
+from splitzip_kv.transfer import coding
 from splitzip_kv.transfer import sender as sender_module
 from splitzip_kv.transfer.inprocess import Faults
 
@@ -392,7 +392,7 @@ def test_whatever_goes_wrong_the_threads_go_on(monkeypatch):
         def broken(*_):
             raise RuntimeError("out of order")
 
-        monkeypatch.setattr(receiver_module, "Frame", broken)
+        monkeypatch.setattr(coding, "Frame", broken)
         assert [error.code for error in pair.move("a", tensors)] == [Code.CODEC] * 2
         monkeypatch.undo()
         monkeypatch.setattr(pair.sender.engine, "write", broken)
@@ -433,7 +433,7 @@ def test_a_frame_of_earlier_that_replaces_the_right_one_during_decoding(monkeypa
                     self.memory[:] = old[0]
                 super().decode(*arguments, **options)
 
-        monkeypatch.setattr(receiver_module, "Frame", Replaced)
+        monkeypatch.setattr(coding, "Frame", Replaced)
         assert pair.move("a", first) == [None, None]
         second[0].source = first[0].source
         state["replace"] = True

@@ -23,10 +23,30 @@ import numpy as np
 
 from . import _core
 from ._core import CudaTable, check_on_device, frame_sizes
-from ._errors import InvalidArgument, OverBudget, from_status
-from ._frame import Frame
-from ._layout import Layout, bytes_of, device_memory_of
+from ._cuda_memory import Array, Memory, PeerMemory, Stream, copy, device_count, pinned, place_of
+from ._errors import InvalidArgument, NonceMismatch, OverBudget, from_status
+from ._frame import Frame, encode
+from ._layout import Layout, bytes_of
 from ._tensor import Tensor
+
+__all__ = [
+    "REQUEST",
+    "RESULT",
+    "ROWS",
+    "Array",
+    "Batch",
+    "Coder",
+    "Memory",
+    "PeerMemory",
+    "Stream",
+    "Table",
+    "copy",
+    "device_count",
+    "is_available",
+    "pinned",
+    "place_of",
+    "problem",
+]
 
 REQUEST = np.dtype([("frame", "<u8"), ("capacity", "<u8"), ("nonce", "<u8")])
 """splitzip_cuda_request. Addresses are numbers."""
@@ -54,82 +74,6 @@ def problem() -> str | None:
 def is_available() -> bool:
     """Whether the package has the CUDA backend, and the machine a GPU."""
     return problem() is None
-
-
-class Memory:
-    """`nbytes` of a GPU's memory, at a multiple of 256. Freed with the object, which waits for the device.
-
-    Raises OutOfMemory or DeviceError. Other frameworks take it by `__cuda_array_interface__`.
-    """
-
-    def __init__(self, nbytes: int, device: int = 0) -> None:
-        self._memory = _core.CudaMemory(max(nbytes, 1), device)
-        self.address = self._memory.address
-        self.nbytes = nbytes
-        self.device = device
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        return {"shape": (self.nbytes,), "typestr": "|u1", "data": (self.address, False), "version": 3}
-
-
-@dataclasses.dataclass(frozen=True)
-class Array:
-    """Part of a Memory with a shape, like a numpy array in C order, for `Layout`."""
-
-    memory: Memory
-    offset: int
-    shape: tuple[int, ...]
-    typestr: str
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        data = (self.memory.address + self.offset, False)
-        return {"shape": self.shape, "typestr": self.typestr, "data": data, "version": 3}
-
-
-def pinned(nbytes: int, device: int = 0) -> np.ndarray:
-    """Bytes of pinned host memory, which GPUs read and write, too: copies from and to it are fast and asynchronous."""
-    return _core.cuda_pinned(max(nbytes, 1), device)[:nbytes]
-
-
-class Stream:
-    """A stream of its own, which waits for work of the default stream, and the default stream for it."""
-
-    def __init__(self, device: int = 0) -> None:
-        self._stream = _core.CudaStream(device)
-        self.handle = self._stream.handle
-
-    def synchronize(self) -> None:
-        """Wait for all that was launched on it. Raises DeviceError if some of it failed."""
-        self._stream.synchronize()
-
-
-def place_of(memory: Any) -> tuple[int, int]:
-    """Address and bytes of anything in one piece in the memory of a GPU or of the host; an address is taken as it
-    is."""
-    if isinstance(memory, int):
-        return memory, 0
-    found = device_memory_of(memory)
-    if found is None:
-        view = np.frombuffer(bytes_of(memory), np.uint8)
-        return int(view.ctypes.data), view.nbytes
-    array = found[0]
-    step = array.itemsize
-    for length, stride in zip(reversed(array.shape), reversed(array.strides), strict=True):
-        if length != 1 and stride != step:
-            raise TypeError("the memory has to be in one piece")
-        step *= length
-    return array.address, step
-
-
-def copy(destination: Any, source: Any, stream: int = 0) -> None:
-    """Copy between memory in one piece, of a GPU or of the host, in stream order; waits where host memory is not
-    pinned."""
-    (to, room), (of, size) = place_of(destination), place_of(source)
-    if size > room:
-        raise InvalidArgument(f"{size} bytes do not fit into {room}")
-    _core.cuda_copy(to, of, size, stream)
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -250,6 +194,8 @@ class Coder:
         self._lock = threading.Lock()
         self._tables: collections.OrderedDict[tuple[Any, ...], CudaTable] = collections.OrderedDict()
         self._results = pinned(RESULT.itemsize + 4, device)
+        self._head = pinned(HEAD_BYTES, device)
+        self._checksums = True  # whether the last frame had them
         self._control = _Grown(device)
         self._frame = _Grown(device)
         self._workspace = _Grown(device)
@@ -276,14 +222,24 @@ class Coder:
             try:
                 size = self._run(False, tensors, layouts, (frame, capacity, nonce), checksums, budget)
             except OverBudget:
-                self._copy_back(view, frame, capacity)
+                self._copy(place_of(view)[0], frame, capacity)
                 raise
-            self._copy_back(view, frame, capacity if budget else size)
+            self._copy(place_of(view)[0], frame, capacity if budget else size)
         return view[:size]
 
-    def _copy_back(self, view: memoryview, frame: int, size: int) -> None:
-        _core.cuda_copy(place_of(view)[0], frame, size, self._stream.handle)
-        self._stream.synchronize()
+    def encode_to(
+        self,
+        frame: Array,
+        tensors: Sequence[Tensor],
+        layouts: Sequence[Layout],
+        *,
+        nonce: int = 0,
+        checksums: bool = True,
+    ) -> int:
+        """As `encode`, to memory of this or another GPU at a multiple of 16; returns the length of the frame."""
+        check_on_device(tensors, layouts, False)
+        with self._lock:
+            return self._run(False, tensors, layouts, (frame.address, frame.nbytes, nonce), checksums)
 
     def decode(self, frame: Frame, tensors: Sequence[Tensor], layouts: Sequence[Layout]) -> None:
         """As `frame.decode(tensors, layouts)`. The frame is copied to the GPU and checked there again, so that nobody
@@ -293,6 +249,41 @@ class Coder:
             place = self._frame.room(frame.size)
             _core.cuda_copy(place, place_of(frame.data)[0], frame.size, self._stream.handle)
             self._run(True, tensors, layouts, (place, frame.size, frame.nonce), frame.has_checksums)
+
+    def decode_from(self, frame: Array, nonce: int, tensors: Sequence[Tensor], layouts: Sequence[Layout]) -> None:
+        """The frame `nonce` that fills memory of this or another GPU, whoever may write to it meanwhile.
+
+        Raises SplitzipError unless it was that frame in the beginning and still is at the end: what was decoded is
+        then its content."""
+        check_on_device(tensors, layouts, True)
+        with self._lock:
+            for checksums in (self._checksums, not self._checksums):
+                status = self._decode_and_look(frame, nonce, tensors, layouts, checksums)
+                if self._head.tobytes() == head_of_frame(nonce, checksums):
+                    self._checksums = checksums
+                    if status:
+                        raise failure(status)
+                    return
+        raise NonceMismatch(f"the memory does not hold the frame with nonce {nonce}")
+
+    def _decode_and_look(
+        self, frame: Array, nonce: int, tensors: Sequence[Tensor], layouts: Sequence[Layout], checksums: bool
+    ) -> int:
+        request = (frame.address, frame.nbytes, nonce)
+        look = (int(self._head.ctypes.data), frame.address, min(HEAD_BYTES, frame.nbytes))
+        return self._launch(True, tensors, layouts, request, checksums, look=look)[1]
+
+    def copy(self, destination: Any, source: Any) -> None:
+        """Copy between memory in one piece, of a GPU or of the host, and wait until it is done."""
+        (to, room), (of, size) = place_of(destination), place_of(source)
+        if size > room:
+            raise InvalidArgument(f"{size} bytes do not fit into {room}")
+        with self._lock:
+            self._copy(to, of, size)
+
+    def _copy(self, to: int, of: int, size: int) -> None:
+        _core.cuda_copy(to, of, size, self._stream.handle)
+        self._stream.synchronize()
 
     def _run(
         self,
@@ -304,6 +295,23 @@ class Coder:
         budget: bool = False,
     ) -> int:
         """Code one request; returns the length of its frame."""
+        size, status = self._launch(decoding, tensors, layouts, request, checksums, budget)
+        if status:
+            raise failure(status)
+        return size
+
+    def _launch(
+        self,
+        decoding: bool,
+        tensors: Sequence[Tensor],
+        layouts: Sequence[Layout],
+        request: tuple[int, int, int],
+        checksums: bool,
+        budget: bool = False,
+        look: tuple[int, int, int] | None = None,
+    ) -> tuple[int, int]:
+        """Code one request; returns the length of its frame and the status. `look` is a copy that is made
+        afterwards."""
         table = self._table(tensors, layouts)
         tokens = max(tensor.tokens for tensor in tensors)
         workspace_bytes = table.workspace(1, tokens, decoding)
@@ -327,11 +335,11 @@ class Coder:
             stream,
             budget,
         )
+        if look is not None:
+            _core.cuda_copy(*look, stream)
         self._stream.synchronize()
         size, status, _ = self._results[: RESULT.itemsize].view(RESULT)[0].tolist()
-        if status:
-            raise from_status(status, f"the GPU reports {_core.status_name(status)}", None, None, None)
-        return int(size)
+        return int(size), int(status)
 
     def _upload(
         self, tensors: Sequence[Tensor], layouts: Sequence[Layout], request: tuple[int, int, int]
@@ -378,6 +386,19 @@ class Coder:
                 self._tables.popitem(last=False)
         self._tables[key] = table
         return table
+
+
+def failure(status: int) -> Exception:
+    return from_status(status, f"the GPU reports {_core.status_name(status)}", None, None, None)
+
+
+HEAD_BYTES = 16
+"""Magic, version, flags and nonce: what a frame begins with (docs/format.md, 4.1)."""
+
+
+def head_of_frame(nonce: int, checksums: bool) -> bytes:
+    """How a frame with this nonce begins."""
+    return bytes(encode([], [], nonce=nonce, checksums=checksums)[:HEAD_BYTES])
 
 
 def _rounded(tokens: int) -> int:

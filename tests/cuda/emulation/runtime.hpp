@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part of the CUDA run time that the library and its tests call. Device memory is memory of the process; a launch returns when the grid has ended.
+// The part of the CUDA run time that the library, its Python package and their tests call. A launch returns when the grid
+// has ended.
 #pragma once
 
 #include <cstdlib>
 #include <functional>
 #include <vector>
 
+#include "memory.hpp"
 #include "scheduler.hpp"
 
-enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation };
-inline const char* cudaGetErrorString(cudaError_t error) { return error == cudaSuccess ? "no error" : "out of memory"; }
+enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation, cudaErrorInvalidValue };
+inline const char* cudaGetErrorString(cudaError_t error) {
+  return error == cudaSuccess ? "no error" : error == cudaErrorInvalidValue ? "invalid argument" : "out of memory";
+}
 inline cudaError_t cudaGetLastError() { return cudaSuccess; }
+inline cudaError_t cudaDriverGetVersion(int* version) { return *version = 13000, cudaSuccess; }
 
 // ---- devices: there is one, of so few multiprocessors that blocks have several tiles
 
@@ -31,18 +36,54 @@ inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, 
 
 // ---- memory
 
-enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDefault };
 template <class T>
 cudaError_t cudaMalloc(T** memory, std::size_t bytes) {
+  *memory = static_cast<T*>(splitzip::emulation::allocate(bytes));
+  return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+}
+inline cudaError_t cudaFree(void* memory) {
+  return memory == nullptr || splitzip::emulation::release(memory) ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+enum { cudaHostAllocPortable, cudaHostAllocMapped, cudaHostRegisterPortable, cudaHostRegisterMapped };
+template <class T>
+cudaError_t cudaMallocHost(T** memory, std::size_t bytes) {
   *memory = static_cast<T*>(std::aligned_alloc(256, (bytes / 256 + 1) * 256));
   return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
 }
-template <class T>
-cudaError_t cudaMallocHost(T** memory, std::size_t bytes) {
-  return cudaMalloc(memory, bytes);
+inline cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned) { return cudaMallocHost(memory, bytes); }
+inline cudaError_t cudaFreeHost(void* memory) { return std::free(memory), cudaSuccess; }
+inline cudaError_t cudaHostRegister(void*, std::size_t, unsigned) { return cudaSuccess; }
+inline cudaError_t cudaHostUnregister(void*) { return cudaSuccess; }
+
+enum cudaMemoryType { cudaMemoryTypeUnregistered, cudaMemoryTypeDevice, cudaMemoryTypeManaged };
+struct cudaPointerAttributes {
+  cudaMemoryType type;
+  int device;
+};
+inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory) {
+  const bool device = splitzip::emulation::is_device_memory(memory);
+  return *attributes = {device ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered, 0}, cudaSuccess;
 }
-inline cudaError_t cudaFree(void* memory) { return std::free(memory), cudaSuccess; }
-inline cudaError_t cudaFreeHost(void* memory) { return cudaFree(memory); }
+
+struct cudaIpcMemHandle_t {
+  alignas(splitzip::emulation::SharedMemory) char reserved[64];
+};
+enum { cudaIpcMemLazyEnablePeerAccess };
+inline cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* memory) {
+  splitzip::emulation::SharedMemory shared{};
+  if (!splitzip::emulation::share(memory, &shared)) return cudaErrorInvalidValue;
+  return std::memcpy(handle->reserved, &shared, sizeof shared), cudaSuccess;
+}
+inline cudaError_t cudaIpcOpenMemHandle(void** memory, const cudaIpcMemHandle_t& handle, unsigned) {
+  splitzip::emulation::SharedMemory shared{};
+  std::memcpy(&shared, handle.reserved, sizeof shared);
+  *memory = splitzip::emulation::map(shared);
+  return *memory == nullptr ? cudaErrorInvalidValue : cudaSuccess;
+}
+inline cudaError_t cudaIpcCloseMemHandle(void* memory) { return cudaFree(memory); }
+
+enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDefault };
 inline cudaError_t cudaMemset(void* memory, int byte, std::size_t bytes) {
   if (bytes != 0) std::memset(memory, byte, bytes);
   return cudaSuccess;
@@ -70,11 +111,15 @@ enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal };
 inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   return *stream = new CUstream_st, cudaSuccess;
 }
+inline cudaError_t cudaStreamCreate(cudaStream_t* stream) { return cudaStreamCreateWithFlags(stream, 0); }
 inline cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   delete stream;
   return cudaSuccess;
 }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
+  return cudaMemcpy(to, from, bytes, kind);
+}
 inline cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   return stream->capturing = true, cudaSuccess;
 }

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 
 namespace splitzip::emulation {
 namespace {
@@ -102,6 +103,8 @@ void run_block(std::uint32_t order) {
 
 void run_grid(std::uint32_t blocks, std::uint32_t threads, const std::function<void()>& kernel) {
   static std::uint32_t order = 0;
+  static std::mutex device;
+  const std::lock_guard one_grid(device);
   if (threads > kMostThreads || threads % kWarp != 0) stop("a block has at most 1024 threads, in whole warps");
   kernel_call = &kernel;
   gridDim.x = blocks, blockDim.x = threads;

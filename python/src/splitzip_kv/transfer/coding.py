@@ -7,7 +7,10 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from .. import Frame, InvalidLayout, Layout, Tensor, Workers, cuda, encode
+from .engine import Place
 
 
 class Coding:
@@ -33,6 +36,40 @@ class Coding:
             return coder.encode(tensors, layouts, out=out, nonce=nonce, checksums=checksums)
         return encode(tensors, layouts, out=out, nonce=nonce, checksums=checksums, workers=self._workers)
 
+    def encode_to(
+        self, place: Place, tensors: Sequence[Tensor], layouts: Sequence[Layout], *, nonce: int, checksums: bool
+    ) -> int:
+        """Encode to host memory or that of a GPU; returns the length of the frame."""
+        if isinstance(place, np.ndarray):
+            return len(self.encode(tensors, layouts, out=place, nonce=nonce, checksums=checksums))
+        coder = self._coder(layouts)
+        if coder is not None:
+            return coder.encode_to(place, tensors, layouts, nonce=nonce, checksums=checksums)
+        encoded = self.encode(tensors, layouts, nonce=nonce, checksums=checksums)
+        self._coder_of(place.memory.device).copy(place, encoded)
+        return len(encoded)
+
+    def decode_from(self, place: Place, nonce: int, tensors: Sequence[Tensor], layouts: Sequence[Layout]) -> None:
+        """Decode the frame that fills `place`, to which others may write meanwhile.
+
+        Raises SplitzipError unless it was the frame with this nonce in the beginning and still is at the end."""
+        coder = self._coder(layouts)
+        if isinstance(place, cuda.Array) and coder is not None:
+            coder.decode_from(place, nonce, tensors, layouts)
+            return
+        data = self.on_host(place)
+        self.decode(Frame(data, expected_nonce=nonce), tensors, layouts)
+        # A late write of an earlier frame may have replaced this one in the meantime; its nonce gives it away.
+        Frame(data, expected_nonce=nonce)
+
+    def on_host(self, place: Place) -> np.ndarray:
+        """The bytes there; copies them from a GPU."""
+        if isinstance(place, np.ndarray):
+            return place
+        copied = np.empty(place.nbytes, np.uint8)
+        self._coder_of(place.memory.device).copy(copied, place)
+        return copied
+
     def decode(self, frame: Frame, tensors: Sequence[Tensor], layouts: Sequence[Layout]) -> None:
         coder = self._coder(layouts)
         if coder is not None:
@@ -45,8 +82,9 @@ class Coding:
         if len(devices) > 1:
             raise InvalidLayout("a frame's tensors lie in the memory of several devices")
         device = devices.pop() if devices else None
-        if device is None:
-            return None
+        return None if device is None else self._coder_of(device)
+
+    def _coder_of(self, device: int) -> cuda.Coder:
         with self._lock:
             if device not in self._coders:
                 self._coders[device] = cuda.Coder(device)

@@ -5,10 +5,16 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import mmap
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+
+from .. import cuda
+
+Place = np.ndarray | cuda.Array
+"""Bytes in one piece, of the host or of a GPU."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +36,21 @@ class Link(abc.ABC):
         """Close it on both sides. Closing it again does nothing."""
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Route:
+    """A way of frames into slots that a receiver has lent."""
+
+    name: str
+    """For operators."""
+    slots: frozenset[int]
+    """Numbers of the slots that it leads to."""
+    places: Mapping[int, Place] | None = None
+    """These slots as memory that the encoder may write to, so that nothing is left to do; None: `Engine.write` takes
+    frames there."""
+    keeps: object = None
+    """What has to live as long as the route."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Event:
     """What arrived on a link: a message, or (`message` is None) its end, with the reason."""
@@ -46,6 +67,25 @@ class Engine(abc.ABC):
     """Where peers connect to."""
     data_address: str
     """Where peers write to."""
+
+    def allocate(self, slot_bytes: int, slots: int, *, pinned: bool, lent: bool) -> list[Place]:
+        """Registered memory for so many frames, in one or several pieces of whole slots; `lent`: peers write to it.
+
+        It is host memory unless the engine has frames elsewhere; `release` gives it back. Unless it is pinned, pages
+        are taken from the system when they are first used."""
+        size = slot_bytes * slots
+        memory = cuda.pinned(size) if pinned else np.frombuffer(mmap.mmap(-1, size), np.uint8)
+        self.register(memory)
+        return [memory]
+
+    def release(self, memory: Place) -> None:
+        """Give back what `allocate` gave."""
+        assert isinstance(memory, np.ndarray)
+        self.unregister(memory)
+
+    def routes(self, data_address: str, slots: Sequence[int], slot_bytes: int) -> list[Route]:
+        """The ways to these slots of a peer, by their addresses there; at least one. Raises TransferError."""
+        return [Route("write", frozenset(range(len(slots))))]
 
     @abc.abstractmethod
     def register(self, memory: np.ndarray) -> None:
@@ -78,5 +118,12 @@ class Engine(abc.ABC):
         """End all links and release everything. Memory stays registered until then, at most."""
 
 
-def address_of(memory: np.ndarray) -> int:
-    return int(memory.ctypes.data)
+def address_of(memory: Place) -> int:
+    return int(memory.ctypes.data) if isinstance(memory, np.ndarray) else memory.address
+
+
+def piece_of(memory: Place, offset: int, nbytes: int) -> Place:
+    """Some of its bytes."""
+    if isinstance(memory, np.ndarray):
+        return memory[offset : offset + nbytes]
+    return cuda.Array(memory.memory, memory.offset + offset, (nbytes,), "|u1")

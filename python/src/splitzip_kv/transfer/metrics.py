@@ -20,6 +20,8 @@ _HELP = {
     "frames_total": ("counter", "frames encoded (sender) or verified and decoded (receiver), by coding: coded or raw"),
     "raw_bytes_total": ("counter", "bytes of values in these frames"),
     "wire_bytes_total": ("counter", "bytes of these frames"),
+    "routed_frames_total": ("counter", "frames that left by each route to the receiver's memory"),
+    "routes_total": ("counter", "sessions whose first frames were timed by several routes, by the one that was chosen"),
     "seconds_total": ("counter", "time that was spent encoding, writing or decoding frames, by stage"),
     "fallbacks_total": ("counter", "times that a session went to mode raw, by reason"),
     "plans_total": ("counter", "requests that were planned, by the mode that was chosen"),

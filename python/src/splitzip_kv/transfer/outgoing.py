@@ -11,17 +11,16 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from .. import Mode, SplitzipError, Tensor
 from ..plan import Plan, plan_transfer
 from . import messages
 from .endpoint import log
-from .engine import Link, Segment
+from .engine import Link, Place, Route, Segment, piece_of
 from .errors import Code, TransferError
 from .metrics import trace
 from .parts import Frame, Part, cut_into_frames, decodes_to_itself, raw, raw_bytes_of, record_of
 from .report import Span, TransferReport
+from .routes import RouteChoice
 
 if TYPE_CHECKING:
     from .sender import Sender
@@ -37,12 +36,15 @@ LEAST_GAIN = 0.05
 class OutgoingChunk:
     request: OutgoingRequest
     number: int
+    route: Route
     remote: int  # slot of the receiver
-    local: int  # slot of our staging memory
+    local: int | None  # slot of our staging memory; None: it is encoded straight to the receiver's
     nonce: int
     frame_bytes: int
     tensors: tuple[messages.TensorRecord, ...]
     coded: bool
+    raw_bytes: int
+    encode_seconds: float = 0.0
     attempt: int = 1
     busy: bool = False  # the writer is at it
     over: bool = False  # acknowledged or given up
@@ -131,29 +133,31 @@ class OutgoingRequest:
         sender, session = self._sender, self._session
         tensors, layouts = frame
         with sender.lock:
-            self._wait(
-                lambda: bool(session.free) and sender.staging.free_count > 0, "no free slot: nothing was acknowledged"
-            )
+            self._wait(lambda: session.route_with_slots() is not None, "no free slot: nothing was acknowledged")
             if self.done:
                 raise TransferError(Code.GEOMETRY, "the receiver has everything that it asked for already")
+            route = session.route_with_slots()
+            assert route is not None
             chunk = OutgoingChunk(
                 request=self,
                 number=self.next_chunk,
-                remote=session.free.pop(),
-                local=sender.staging.take(),
+                route=route,
+                remote=session.take_slot(route),
+                local=sender.staging.take() if route.places is None else None,
                 nonce=session.next_nonce(),
                 frame_bytes=0,
                 tensors=tuple(record_of(tensor) for tensor in tensors),
                 coded=any(tensor.codebook is not None for tensor in tensors),
+                raw_bytes=raw_bytes_of(frame),
             )
             self.next_chunk += 1
             self.encoding += 1
-            view = sender.staging.view(chunk.local)[: session.frame_limit]
+            place = session.place_of(chunk)
         failure: TransferError | None = None
         begin = time.monotonic()
         try:
             with trace("encode"):
-                self._encode(chunk, frame, view)
+                self._encode(chunk, frame, place)
         except SplitzipError as error:
             failure = TransferError(Code.CODEC, f"encoding failed: {error!r}")
         end = time.monotonic()
@@ -168,30 +172,40 @@ class OutgoingRequest:
             self.report.encode.append(Span(chunk.number, begin, end))
             self.report.wire_bytes += chunk.frame_bytes
             self.report.frames += 1
-            sender.metrics.add_frame(chunk.coded, raw_bytes_of(frame), chunk.frame_bytes, "encode", end - begin)
+            sender.metrics.add_frame(chunk.coded, chunk.raw_bytes, chunk.frame_bytes, "encode", end - begin)
+            sender.metrics.add("routed_frames_total", route=route.name)
+            chunk.encode_seconds = end - begin
             self.chunks[chunk.number] = chunk
-            session.to_write.append(chunk)
+            if chunk.local is not None:
+                session.to_write.append(chunk)
+                return
+            session.took(chunk, 0.0)
+            chunk.notified_at = time.monotonic()
+            message = chunk.message()
+        sender.notify(session.link, message)
 
-    def _encode(self, chunk: OutgoingChunk, frame: Frame, view: np.ndarray) -> None:
+    def _encode(self, chunk: OutgoingChunk, frame: Frame, place: Place) -> None:
         sender, session = self._sender, self._session
         tensors, layouts = frame
 
-        def encoded_as(tensors: list[Tensor]) -> memoryview:
+        def encoded_as(tensors: list[Tensor]) -> int:
             checksums = sender.options.checksums
-            return sender.coding.encode(tensors, layouts, out=view, nonce=chunk.nonce, checksums=checksums)
+            return sender.coding.encode_to(place, tensors, layouts, nonce=chunk.nonce, checksums=checksums)
 
-        encoded = encoded_as(tensors)
+        size = encoded_as(tensors)
         shadow = sender.options.shadow
         shadowed = chunk.coded and shadow and chunk.nonce % shadow == 0
-        if shadowed and not decodes_to_itself(encoded, frame, sender.coding):
+        if shadowed and not decodes_to_itself(
+            sender.coding.on_host(piece_of(place, 0, size)).data, frame, sender.coding
+        ):
             log.error("a frame of request %r does not decode to what was encoded: going on in mode raw", self.name)
             sender.counters["shadow_mismatches"] += 1
             with sender.lock:
                 session.go_raw("shadow")
             tensors = [raw(tensor) for tensor in tensors]
             chunk.coded, chunk.tensors = False, tuple(record_of(tensor) for tensor in tensors)
-            encoded = encoded_as(tensors)
-        chunk.frame_bytes = len(encoded)
+            size = encoded_as(tensors)
+        chunk.frame_bytes = size
 
 
 class Session:
@@ -205,6 +219,7 @@ class Session:
         self.error: TransferError | None = None
         self.welcome: messages.Welcome | None = None
         self.free: list[int] = []
+        self.routes = RouteChoice([])
         self.usable: set[int] = set()
         self.frame_limit = 0
         self.requests: dict[int, OutgoingRequest] = {}
@@ -216,6 +231,8 @@ class Session:
         self.writer = threading.Thread(target=self._write_all, name="splitzip-writer", daemon=True)
 
     def begin(self, welcome: messages.Welcome) -> None:
+        """Raises TransferError where no route leads to the receiver's slots."""
+        self.routes = RouteChoice(self.sender.engine.routes(welcome.data_address, welcome.slots, welcome.slot_bytes))
         self.welcome = welcome
         self.free = list(range(len(welcome.slots)))
         own = self.sender.options
@@ -228,6 +245,33 @@ class Session:
         elif hashes and not self.usable:
             self.go_raw("codebooks")
         self.writer.start()
+
+    def route_with_slots(self) -> Route | None:
+        """The next frame's route, if it has what it needs."""
+        route = self.routes.next()
+        staged = route.places is not None or self.sender.staging.free_count > 0
+        return route if staged and not route.slots.isdisjoint(self.free) else None
+
+    def take_slot(self, route: Route) -> int:
+        self.routes.begin(route)
+        slot = next(slot for slot in reversed(self.free) if slot in route.slots)
+        self.free.remove(slot)
+        return slot
+
+    def place_of(self, chunk: OutgoingChunk) -> Place:
+        """Where a frame is to be encoded to."""
+        if chunk.local is not None:
+            return self.sender.staging.view(chunk.local, self.frame_limit)
+        assert chunk.route.places is not None
+        return piece_of(chunk.route.places[chunk.remote], 0, self.frame_limit)
+
+    def took(self, chunk: OutgoingChunk, write_seconds: float) -> None:
+        """Tell the choice of routes, and operators what it came to."""
+        if self.routes.add(chunk.route, chunk.raw_bytes, chunk.encode_seconds, write_seconds):
+            route = self.routes.chosen
+            assert route is not None
+            self.sender.metrics.add("routes_total", route=route.name)
+            self.sender.lock.notify_all()
 
     def go_raw(self, reason: str) -> None:
         """From now on nothing is coded."""
@@ -270,7 +314,8 @@ class Session:
         chunk.request.chunks.pop(chunk.number, None)
         if not chunk.busy:
             self.free.append(chunk.remote)
-            self.sender.staging.give_back(chunk.local)
+            if chunk.local is not None:
+                self.sender.staging.give_back(chunk.local)
             self.sender.lock.notify_all()
 
     def _write_all(self) -> None:
@@ -298,6 +343,7 @@ class Session:
                 if failure is None:
                     chunk.request.report.write.append(span)
                     rate = chunk.frame_bytes / max(span.end - span.begin, 1e-6)
+                    self.took(chunk, span.end - span.begin)
                     self.write_rate = rate if self.write_rate == 0.0 else 0.9 * self.write_rate + 0.1 * rate
                 if chunk.over:
                     self.release(chunk)
@@ -310,7 +356,7 @@ class Session:
             sender.notify(self.link, message)
 
     def _write(self, chunk: OutgoingChunk) -> TransferError | None:
-        assert self.welcome is not None
+        assert self.welcome is not None and chunk.local is not None
         segment = Segment(self.sender.staging.address(chunk.local), self.welcome.slots[chunk.remote], chunk.frame_bytes)
         try:
             left = max(chunk.request.deadline - time.monotonic(), 0.0)

@@ -11,14 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
-import numpy as np
-
 from .. import (
     FORMAT_VERSION,
     Codebook,
     CodebookSet,
     ElementType,
-    Frame,
     InternalError,
     InvalidArgument,
     InvalidLayout,
@@ -29,7 +26,7 @@ from .. import (
 )
 from . import messages
 from .endpoint import Endpoint, check_name, log
-from .engine import Engine, Link
+from .engine import Engine, Link, Place
 from .errors import Code, TransferError
 from .incoming import IncomingChunk, IncomingRequest
 from .metrics import trace
@@ -87,7 +84,7 @@ class Receiver(Endpoint):
     ) -> None:
         super().__init__(engine, codebooks, options)
         self._on_offer = on_offer
-        self.staging = Staging(engine, self.options)
+        self.staging = Staging(engine, self.options, lent=True)
         self._sessions: dict[Link, Session] = {}
         self._expected: dict[str, IncomingRequest] = {}
         self._active: set[IncomingRequest] = set()
@@ -207,13 +204,13 @@ class Receiver(Endpoint):
                 reason = f"the sender writes format {hello.format_version}, the receiver reads format {FORMAT_VERSION}"
                 self.notify(link, messages.Refuse(Code.VERSION, reason))
                 return
-            count = min(self.options.slots_per_session, self.staging.free_count)
-            if count == 0:
+            slots = self.staging.take_of_each(self.options.slots_per_session)
+            if not slots:
                 self.notify(
                     link, messages.Refuse(Code.REFUSED, "the receiver's staging memory is lent out to other senders")
                 )
                 return
-            session = Session(link, hello, [self.staging.take() for _ in range(count)])
+            session = Session(link, hello, slots)
             session.welcome = messages.Welcome(
                 flags=messages.RAW_ONLY if self.options.raw else 0,
                 slot_bytes=self.options.slot_bytes,
@@ -360,7 +357,7 @@ class Receiver(Endpoint):
                 if request.error is not None or session.ended:
                     continue
                 message = chunk.message
-                data = self.staging.view(session.slots[message.slot])[: message.frame_bytes]
+                data = self.staging.view(session.slots[message.slot], message.frame_bytes)
                 request.decoding += 1
                 session.decoding += 1
                 chunk.scheduled = True
@@ -377,11 +374,9 @@ class Receiver(Endpoint):
                     self._decoded(session, request, chunk, message, problem, Span(message.chunk, begin, end))
                 self.lock.notify_all()
 
-    def _decode(self, data: np.ndarray, nonce: int, chunk: IncomingChunk) -> Exception | None:
+    def _decode(self, data: Place, nonce: int, chunk: IncomingChunk) -> Exception | None:
         try:
-            self.coding.decode(Frame(data, expected_nonce=nonce), chunk.tensors, chunk.layouts)
-            # A late write of an earlier frame may have replaced this one in the meantime; its nonce gives it away.
-            Frame(data, expected_nonce=nonce)
+            self.coding.decode_from(data, nonce, chunk.tensors, chunk.layouts)
         except Exception as error:  # whatever it is, the thread goes on
             return error
         return None

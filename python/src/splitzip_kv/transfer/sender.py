@@ -29,7 +29,7 @@ class Sender(Endpoint):
 
     def __init__(self, engine: Engine, codebooks: CodebookSet | None = None, options: Options | None = None) -> None:
         super().__init__(engine, codebooks, options)
-        self.staging = Staging(engine, self.options)
+        self.staging = Staging(engine, self.options, lent=False)
         self._sessions: dict[str, Session] = {}
         self._connecting: dict[str, threading.Lock] = collections.defaultdict(threading.Lock)
         self._thread.start()
@@ -37,8 +37,8 @@ class Sender(Endpoint):
     def start(
         self, address: str, name: str, timeout: float | None = None, *, raw_bytes: int | None = None
     ) -> OutgoingRequest:
-        """Begin the request that the receiver at `address` expects, or will soon, under `name`. With `raw_bytes`, those of all its parts
-        together, and `Options.speeds` it is planned."""
+        """Begin the request that the receiver at `address` expects, or will soon, under `name`. With `raw_bytes`,
+        those of all its parts together, and `Options.speeds` it is planned."""
         check_name(name)
         session = self._session(address)
         with self.lock:
@@ -108,7 +108,14 @@ class Sender(Endpoint):
                     session.link.peer,
                 )
                 session.go_raw("breaker")
+        if chunk.local is None:
+            # Its values may have changed since, so that it cannot be encoded again; what comes next goes another way.
+            session.routes.avoid(chunk.route)
+            reason = f"chunk {chunk.number} was encoded straight into the receiver's memory: {error.reason}"
+            self.fail(chunk.request, TransferError(error.code, reason))
+            return
         if chunk.attempt >= self.options.attempts:
+            session.routes.avoid(chunk.route)
             reason = f"chunk {chunk.number} failed {chunk.attempt} times, at last: {error.reason}"
             self.fail(chunk.request, TransferError(error.code, reason))
             return
@@ -200,7 +207,10 @@ class Sender(Endpoint):
             if session.welcome is None:
                 if message.slot_bytes == 0 or not message.slots:
                     raise messages.MessageError("a session without slots")
-                session.begin(message)
+                try:
+                    session.begin(message)
+                except TransferError as error:
+                    self._break(session, error)
                 self.lock.notify_all()
             return
         if isinstance(message, messages.Refuse):

@@ -3,49 +3,57 @@
 
 from __future__ import annotations
 
-import mmap
-
-import numpy as np
-
-from .. import cuda
-from .engine import Engine, address_of
+from .engine import Engine, Place, address_of, piece_of
 from .options import Options
 
 
 class Staging:
-    """Not synchronised: its owner's lock guards it. Unless it is pinned, pages are taken from the system when they are
-    first used."""
+    """Not synchronised: its owner's lock guards it. `lent`: peers write to it."""
 
-    def __init__(self, engine: Engine, options: Options) -> None:
+    def __init__(self, engine: Engine, options: Options, *, lent: bool) -> None:
         self.slot_bytes = options.slot_bytes
-        count = options.staging_bytes // self.slot_bytes
-        size = count * self.slot_bytes
         self._engine = engine
-        self._memory = cuda.pinned(size) if options.pinned else np.frombuffer(mmap.mmap(-1, size), np.uint8)
-        self._free = list(range(count - 1, -1, -1))
-        engine.register(self._memory)
+        count = options.staging_bytes // self.slot_bytes
+        self._pieces = engine.allocate(self.slot_bytes, count, pinned=options.pinned, lent=lent)
+        # Slots of one piece after those of the other: piece and offset, and which ones of each piece are free.
+        self._places = [
+            (number, offset)
+            for number, piece in enumerate(self._pieces)
+            for offset in range(0, piece.nbytes, self.slot_bytes)
+        ]
+        self._free: list[list[int]] = [[] for _ in self._pieces]
+        for slot in reversed(range(len(self._places))):
+            self.give_back(slot)
 
     @property
     def free_count(self) -> int:
-        return len(self._free)
+        return sum(map(len, self._free))
 
     def states(self) -> dict[str, float]:
         free = self.free_count * self.slot_bytes
-        return {"used": self._memory.nbytes - free, "free": free}
+        return {"used": len(self._places) * self.slot_bytes - free, "free": free}
 
     def take(self) -> int:
         # Last in, first out: what is not needed at the same time is never touched.
-        return self._free.pop()
+        return next(free for free in self._free if free).pop()
+
+    def take_of_each(self, most: int) -> list[int]:
+        """So many slots of each piece of memory, or as many as there are."""
+        return [free.pop() for free in self._free for _ in range(min(most, len(free)))]
 
     def give_back(self, slot: int) -> None:
-        self._free.append(slot)
+        self._free[self._places[slot][0]].append(slot)
 
     def address(self, slot: int) -> int:
-        return address_of(self._memory) + slot * self.slot_bytes
+        number, offset = self._places[slot]
+        return address_of(self._pieces[number]) + offset
 
-    def view(self, slot: int) -> np.ndarray:
-        start = slot * self.slot_bytes
-        return self._memory[start : start + self.slot_bytes]
+    def view(self, slot: int, nbytes: int) -> Place:
+        """The first bytes of a slot."""
+        number, offset = self._places[slot]
+        return piece_of(self._pieces[number], offset, nbytes)
 
     def close(self) -> None:
-        self._engine.unregister(self._memory)
+        for piece in self._pieces:
+            self._engine.release(piece)
+        self._pieces = []

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..mooncake import has_rdma_device
+from .engines import add_engine_options, check_engine_options, engine_settings, name_of_link
 from .processes import Worker, WorkerFailed
+from .runs import median_run, summary
 from .table import text_of
 
 SAMPLE = Path("data/smollm2-135m")
@@ -21,8 +21,8 @@ SAMPLE = Path("data/smollm2-135m")
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m splitzip_kv.transfer.demo",
-        description="Move a KV cache from a prefill process to a decode process over the Mooncake Transfer Engine: "
-        "page by page, packed, and packed and encoded; compare every bit, and say what it took.",
+        description="Move a KV cache from a prefill process to a decode process over a transfer engine: page by page, "
+        "packed, and packed and encoded; compare every bit, and say what it took.",
     )
     parser.add_argument(
         "--kv",
@@ -40,13 +40,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--repeat", type=int, default=5, help="runs of each kind; the one of median time is reported (default: 5)"
     )
-    parser.add_argument("--link-gbit", type=float, help="pace the link to so many Gbit/s (default: as fast as it is)")
-    parser.add_argument(
-        "--protocol", default="tcp", choices=("tcp", "rdma"), help="Mooncake's protocol: tcp (default) or rdma"
-    )
-    parser.add_argument(
-        "--host", default="127.0.0.1", help="address of this machine for the engine (default: 127.0.0.1)"
-    )
+    add_engine_options(parser)
     parser.add_argument("--timeout", type=float, default=30.0, help="seconds for one transfer (default: 30)")
     parser.add_argument("--threads", type=int, default=1, help="threads of each process that code (default: 1; 0: all)")
     parser.add_argument(
@@ -62,17 +56,12 @@ def arguments() -> argparse.Namespace:
         given.codebook = given.codebook or SAMPLE / "wikitext2.szcb"
         if not given.kv.exists():
             parser.error(f"{given.kv} is not here: run this in the repository, or give --kv FILE")
-    if given.protocol == "rdma" and not has_rdma_device():
-        parser.error("this machine has no RDMA device, so Mooncake would take TCP: leave --protocol out")
+    check_engine_options(parser, given)
     for path in (given.kv, given.codebook):
         if path is not None and not path.is_file():
             parser.error(f"no file {path}")
-    if (
-        min(given.page_tokens, given.repeat) < 1
-        or given.threads < 0
-        or (given.link_gbit is not None and given.link_gbit <= 0)
-    ):
-        parser.error("--page-tokens, --repeat and --link-gbit have to be positive, and --threads not negative")
+    if min(given.page_tokens, given.repeat) < 1 or given.threads < 0:
+        parser.error("--page-tokens and --repeat have to be positive, and --threads not negative")
     return given
 
 
@@ -97,25 +86,9 @@ class Job:
         return {**sent, **self.decode.answer()}
 
 
-def summary(run: dict[str, Any]) -> dict[str, Any]:
-    stages = {name: run.pop(name) for name in ("encode", "write", "decode")}
-    all_spans = [span for spans in stages.values() for span in spans]
-    seconds = {name: sum(end - begin for begin, end in spans) for name, spans in stages.items()}
-    total = max(end for _, end in all_spans) - min(begin for begin, _ in all_spans)
-    return {
-        **run,
-        "seconds": total,
-        "encode_seconds": seconds["encode"],
-        "write_seconds": seconds["write"],
-        "decode_seconds": seconds["decode"],
-        # Share of the work that another stage's work hid.
-        "overlap": max(1 - total / sum(seconds.values()), 0.0),
-    }
-
-
-def measure(job: Job, repeat: int) -> dict[str, Any]:
+def measure(job: Job, repeat: int, by_pages: bool) -> dict[str, Any]:
     kinds: dict[str, Callable[[], dict[str, Any]]] = {
-        "page_by_page": job.page_by_page,
+        **({"page_by_page": job.page_by_page} if by_pages else {}),
         "packed_raw": lambda: job.packed(False),
         "splitzip": lambda: job.packed(True),
     }
@@ -128,11 +101,7 @@ def measure(job: Job, repeat: int) -> dict[str, Any]:
                 raise WorkerFailed(f"{name}: {values} values differ, {others} bytes of other pages were written")
             if number > 0:  # the first opens connections
                 runs[name].append(run)
-    return {name: min(done, key=lambda run: abs(run["seconds"] - median(done))) for name, done in runs.items()}
-
-
-def median(runs: list[dict[str, Any]]) -> float:
-    return float(statistics.median(run["seconds"] for run in runs))
+    return {name: median_run(done) for name, done in runs.items()}
 
 
 def main() -> int:
@@ -141,26 +110,28 @@ def main() -> int:
         "kv": str(given.kv),
         "codebook": str(given.codebook) if given.codebook is not None else None,
         "page_tokens": given.page_tokens,
-        "host": given.host,
-        "protocol": given.protocol,
         "timeout": given.timeout,
         "threads": given.threads,
         "device": given.device,
-        "link_bytes": given.link_gbit * 1e9 / 8 if given.link_gbit is not None else None,
+        **engine_settings(given),
     }
+    gpus = dict(zip(("prefill", "decode"), given.gpus, strict=True))
     try:
-        with Worker("decode", seed=2, **settings) as decode, Worker("prefill", seed=1, **settings) as prefill:
+        with (
+            Worker("decode", seed=2, gpu=gpus["decode"], **settings) as decode,
+            Worker("prefill", seed=1, gpu=gpus["prefill"], **settings) as prefill,
+        ):
             job = Job(prefill, decode)
             result = {
                 "kv": str(given.kv),
                 "codebook": settings["codebook"] or "made of the first quarter of the tokens, which is not moved",
-                "link": f"Mooncake, {given.protocol}, {given.host}"
-                + (f", paced to {given.link_gbit:g} Gbit/s" if given.link_gbit is not None else ""),
+                "link": name_of_link(given),
                 "page_tokens": given.page_tokens,
                 "repeat": given.repeat,
                 "prefill": job.source,
                 "decode": job.target,
-                "runs": measure(job, given.repeat),
+                "runs": measure(job, given.repeat, by_pages=given.engine == "mooncake"),
+                "routes": prefill.ask("routes"),
             }
     except WorkerFailed as error:
         print(f"error: {error}", file=sys.stderr)

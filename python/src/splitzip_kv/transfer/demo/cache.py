@@ -78,15 +78,17 @@ def calibrate(cache: list[CachedTensor]) -> CodebookSet:
     return calibration.finish("the first tokens of the cache that is moved")
 
 
-def gpu_for(wanted: str) -> tuple[int | None, str]:
-    """The GPU that holds the pool and codes, if there is to be one, and what codes in words. `wanted`: auto, cpu or
-    cuda."""
-    if wanted == "cpu":
+def gpu_for(settings: dict[str, Any]) -> tuple[int | None, str]:
+    """The GPU that holds the pool and codes, if there is to be one, and what codes in words. Settings: `device` is auto,
+    cpu or cuda, `gpu` the number of a GPU."""
+    if settings["device"] == "cpu":
         return None, "CPU"
     problem = cuda.problem()
+    if problem is None and not 0 <= settings["gpu"] < cuda.device_count():
+        raise ValueError(f"there is no GPU {settings['gpu']}, only {cuda.device_count()} of them")
     if problem is None:
-        return 0, "GPU"
-    if wanted == "cuda":
+        return settings["gpu"], "GPU"
+    if settings["device"] == "cuda":
         raise ValueError(f"--device cuda: {problem}")
     return None, f"CPU ({problem})"
 

@@ -40,7 +40,11 @@ def text_of(result: dict[str, Any]) -> str:
             "",
             "Every bit arrived as it was, in all runs, and no byte of another page was written.",
             *_conclusions(runs, raw),
-            *(["Page by page, the columns encode and decode are copies between the GPU and pinned memory."] * on_gpu),
+            *(
+                ["Page by page, the columns encode and decode are copies between the GPU and pinned memory."]
+                * (on_gpu and "page_by_page" in runs)
+            ),
+            *_routes(result["routes"]),
             *(
                 [f"{source['without_codebook']} tensors have no codebook and went raw."]
                 * bool(source["without_codebook"])
@@ -65,12 +69,14 @@ def _row(name: str, run: dict[str, Any], raw: int) -> str:
 
 
 def _conclusions(runs: dict[str, Any], raw: int) -> list[str]:
-    pages, packed, coded = runs["page_by_page"], runs["packed_raw"], runs["splitzip"]
-    lines = [
-        f"Packing alone makes it {_times(pages, packed)} as fast as page by page; encoding, on top of that, "
-        f"{_times(packed, coded)} with {coded['wire_bytes'] / packed['wire_bytes']:.3f} of the bytes; "
-        f"both together {_times(pages, coded)}."
-    ]
+    pages, packed, coded = runs.get("page_by_page"), runs["packed_raw"], runs["splitzip"]
+    gain = f"{_times(packed, coded)} with {coded['wire_bytes'] / packed['wire_bytes']:.3f} of the bytes"
+    lines = [f"Encoding makes it {gain}."]
+    if pages is not None:
+        lines = [
+            f"Packing alone makes it {_times(pages, packed)} as fast as page by page; encoding, on top of that, {gain}; "
+            f"both together {_times(pages, coded)}."
+        ]
     if coded["seconds"] > packed["seconds"]:
         rate = raw / max(coded["encode_seconds"], coded["decode_seconds"])
         lines.append(
@@ -78,6 +84,14 @@ def _conclusions(runs: dict[str, Any], raw: int) -> list[str]:
             f"below about {rate * 8 / 1e9:.1f} Gbit/s (--link-gbit)."
         )
     return lines
+
+
+def _routes(routes: dict[str, Any]) -> list[str]:
+    if len(routes["frames"]) < 2 and not routes["chosen"]:
+        return []
+    counts = ", ".join(f"{count} by {name}" for name, count in routes["frames"].items())
+    chosen = f"; {routes['chosen'][0]} was chosen" if routes["chosen"] else "; none is chosen yet (--repeat)"
+    return [f"Frames by route: {counts}{chosen}."]
 
 
 def _pages(side: dict[str, Any]) -> str:

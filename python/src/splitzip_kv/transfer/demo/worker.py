@@ -9,29 +9,15 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from ... import CodebookSet, SplitzipError
-from .. import Options, Receiver, Segment, Sender, Span, TransferError
-from ..mooncake import MooncakeEngine
+from .. import Options, Part, Receiver, Segment, Sender, Span, TransferError
+from ..cuda_peer import ROUTES
 from .cache import CachedTensor, Pool, calibrate, gpu_for, load_cache
-
-
-class PacedEngine(MooncakeEngine):
-    """Mooncake over a link that is not faster than `bytes_per_second`."""
-
-    def __init__(self, host: str, protocol: str, bytes_per_second: float | None) -> None:
-        super().__init__(host, protocol=protocol)
-        self._bytes_per_second = bytes_per_second
-
-    def write(self, data_address: str, segments: Sequence[Segment], timeout: float, stop: threading.Event) -> None:
-        begin = time.monotonic()
-        super().write(data_address, segments, timeout, stop)
-        if self._bytes_per_second is not None:
-            due = begin + sum(segment.length for segment in segments) / self._bytes_per_second
-            stop.wait(max(due - time.monotonic(), 0.0))
+from .engines import make_engine
 
 
 def load(settings: dict[str, Any]) -> tuple[list[CachedTensor], CodebookSet]:
@@ -49,23 +35,60 @@ def load(settings: dict[str, Any]) -> tuple[list[CachedTensor], CodebookSet]:
     return [CachedTensor(tensor.name, tensor.type, tensor.values[cut:]) for tensor in cache], codebooks
 
 
-def options(settings: dict[str, Any], device: int | None) -> Options:
-    return Options(timeout=settings["timeout"], threads=settings["threads"], pinned=device is not None)
+def options(settings: dict[str, Any], on_gpu: bool) -> Options:
+    slot = settings["slot_bytes"]
+    return Options(
+        timeout=settings["timeout"],
+        threads=settings["threads"],
+        pinned=on_gpu,
+        slot_bytes=slot,
+        staging_bytes=max(256 << 20, 12 * slot),
+        slots_per_session=max(min(16, (256 << 20) // slot), 4),
+    )
 
 
 def spans(list_of: list[Span]) -> list[tuple[float, float]]:
     return [(span.begin, span.end) for span in list_of]
 
 
+def send_all(sender: Sender, address: str, name: str, layers: Iterable[list[Part]]) -> dict[str, Any]:
+    request = sender.start(address, name)
+    try:
+        for parts in layers:
+            request.send(parts)
+        report = request.finish()
+    except BaseException:
+        request.cancel()
+        raise
+    return {
+        "frames": report.frames,
+        "wire_bytes": report.wire_bytes,
+        "encode": spans(report.encode),
+        "write": spans(report.write),
+    }
+
+
+def routes_of(sender: Sender) -> dict[str, Any]:
+    """How many frames took each route, and which one was chosen."""
+    metrics = sender.metrics
+    names = ("write", *ROUTES)
+    frames = {name: int(metrics.sum("routed_frames_total", route=name)) for name in names}
+    return {
+        "frames": {name: count for name, count in frames.items() if count},
+        "chosen": [name for name in names if metrics.sum("routes_total", route=name)],
+    }
+
+
 class Prefill:
     def __init__(self, settings: dict[str, Any]) -> None:
         cache, self.codebooks = load(settings)
-        device, coder = gpu_for(settings["device"])
+        device, coder = gpu_for(settings)
         self.pool = Pool(cache, settings["page_tokens"], settings["seed"], device)
         self.pool.fill()
-        self.engine = PacedEngine(settings["host"], settings["protocol"], settings["link_bytes"])
+        self.engine = make_engine(settings, sends=True)
         self.engine.register(self.pool.memory)
-        self.sender = Sender(self.engine, self.codebooks, options(settings, device))
+        self.sender = Sender(self.engine, self.codebooks, options(settings, device is not None))
+        self.by_layer = settings["engine"] != "cuda_peer"  # where a frame is to be longer than a layer
         self.about = {
             "pid": os.getpid(),
             "coder": coder,
@@ -81,25 +104,24 @@ class Prefill:
         }
 
     def send(self, name: str, address: str, coded: bool) -> dict[str, Any]:
-        """Layer by layer, as a model computes them."""
-        request = self.sender.start(address, name)
-        try:
-            numbered = enumerate(self.pool.cache)
-            for _, layer in itertools.groupby(numbered, key=lambda item: item[1].layer):
-                request.send(
+        """Layer by layer, as a model computes them, or all in one."""
+        numbered = enumerate(self.pool.cache)
+        layers = itertools.groupby(numbered, key=lambda item: self.by_layer and item[1].layer)
+        return send_all(
+            self.sender,
+            address,
+            name,
+            (
+                [
                     self.pool.part(number, self.codebooks.find(tensor.name) if coded else None)
                     for number, tensor in layer
-                )
-            report = request.finish()
-        except BaseException:
-            request.cancel()
-            raise
-        return {
-            "frames": report.frames,
-            "wire_bytes": report.wire_bytes,
-            "encode": spans(report.encode),
-            "write": spans(report.write),
-        }
+                ]
+                for _, layer in layers
+            ),
+        )
+
+    def routes(self) -> dict[str, Any]:
+        return routes_of(self.sender)
 
     def write_pages(self, data_address: str, places: list[list[int]]) -> dict[str, Any]:
         """What engines do without a codec: every page of every tensor is a write of its own, straight to its place."""
@@ -121,11 +143,11 @@ class Prefill:
 class Decode:
     def __init__(self, settings: dict[str, Any]) -> None:
         cache, codebooks = load(settings)
-        device, coder = gpu_for(settings["device"])
+        device, coder = gpu_for(settings)
         self.pool = Pool(cache, settings["page_tokens"], settings["seed"], device)
-        engine = PacedEngine(settings["host"], settings["protocol"], None)
+        engine = make_engine(settings, sends=False)
         engine.register(self.pool.memory)
-        self.receiver = Receiver(engine, codebooks, options(settings, device))
+        self.receiver = Receiver(engine, codebooks, options(settings, device is not None))
         self.about = {
             "pid": os.getpid(),
             "coder": coder,
@@ -160,16 +182,24 @@ class Decode:
         return {}
 
 
+def worker_class(role: str) -> Any:
+    if role in ("prefill", "decode"):
+        return Prefill if role == "prefill" else Decode
+    from . import model  # which needs torch and transformers
+
+    return model.Prefill if role == "model_prefill" else model.Decode
+
+
 def main() -> int:
     # Whatever libraries print must not come between the answers.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    worker: Prefill | Decode | None = None
+    worker: Any = None
     for line in sys.stdin:
         command = json.loads(line)
         try:
             if worker is None:
-                worker = Prefill(command) if command.pop("role") == "prefill" else Decode(command)
+                worker = worker_class(command.pop("role"))(command)
                 answer = worker.about
             else:
                 answer = getattr(worker, command.pop("do"))(**command)
