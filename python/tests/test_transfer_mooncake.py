@@ -68,8 +68,12 @@ def worker(role, files, **changes):
         "codebook": str(files / "kv.szcb"),
         "page_tokens": 16,
         "seed": 1 if role == "prefill" else 2,
+        "engine": "mooncake",
         "host": "127.0.0.1",
         "protocol": "tcp",
+        "routes": [],
+        "slot_bytes": 2 << 20,
+        "gpu": 0,
         "timeout": 20.0,
         "threads": 1,
         "device": "cpu",
@@ -167,11 +171,11 @@ def test_a_frame_corrupted_on_the_way(files, own_sender, heals):
     damaged = []
 
     def write(data_address, segments, timeout, stop):
-        position = segments[0].local - address_of(sender.staging._memory) + segments[0].length // 2
+        position = segments[0].local - address_of(sender.staging.pieces[0]) + segments[0].length // 2
         spoil = not (heals and damaged)
-        sender.staging._memory[position] ^= 0x10 * spoil
+        sender.staging.pieces[0][position] ^= 0x10 * spoil
         real(data_address, segments, timeout, stop)
-        sender.staging._memory[position] ^= 0x10 * spoil
+        sender.staging.pieces[0][position] ^= 0x10 * spoil
         damaged.append(spoil)
 
     with worker("decode", files) as decode:
@@ -204,7 +208,7 @@ def test_writes_to_where_nothing_is_registered(own_sender):
         sender.engine.write(other.data_address, [segment], 5.0, threading.Event())
     assert caught.value.code is Code.TRANSPORT
     other.register(memory)
-    sender.staging.view(0)[:4096] = 7
+    sender.staging.view(0, 4096)[:] = 7
     sender.engine.write(other.data_address, [segment], 5.0, threading.Event())
     assert (memory == 7).all()
     other.close()

@@ -12,7 +12,7 @@ from splitzip_kv.transfer.engine import Route, address_of
 from splitzip_kv.transfer.inprocess import Faults, InProcessEngine, Network
 from splitzip_kv.transfer.routes import TRIALS, RouteChoice
 
-from transfer_cases import QUICK, Pair, make_codebooks, some_tensors
+from transfer_cases import QUICK, Pair, Tensor, make_codebooks, some_tensors
 
 
 class TwoPieces(InProcessEngine):
@@ -72,16 +72,15 @@ class RoutedPair(Pair):
         return [name for name in TwoPieces.names if self.sender.metrics.sum("routes_total", route=name)]
 
 
-def move_many(pair, count):
+def move_many(pair, count, same=False):
     for number in range(count):
-        tensors = some_tensors(np.random.default_rng(number))
+        rng = np.random.default_rng(number)
+        tensors = [Tensor(rng, 0, 200)] if same else some_tensors(rng)
         assert pair.move(f"request {number}", tensors) == [None, None]
         assert all(tensor.arrived() and tensor.only_there() for tensor in tensors)
 
 
-@pytest.mark.parametrize(
-    "slow, best", [({"copy": 0.05, "host": 0.02}, "direct"), ({"copy": 0.05, "direct": 0.05}, "host")]
-)
+@pytest.mark.parametrize("slow, best", [({"copy": 0.3, "host": 0.3}, "direct"), ({"copy": 0.3, "direct": 0.3}, "host")])
 def test_the_fastest_route_is_taken(monkeypatch, slow, best):
     with RoutedPair(slow=slow) as pair:
         if "direct" in slow:
@@ -94,7 +93,7 @@ def test_the_fastest_route_is_taken(monkeypatch, slow, best):
                 return encode(place, *arguments, **options)
 
             monkeypatch.setattr(pair.sender.coding, "encode_to", encode_slowly)
-        move_many(pair, 12)
+        move_many(pair, 3 * TRIALS, same=True)
         assert pair.chosen() == [best]
         before = {name: pair.routed(name) for name in pair.sender.engine.names}
         assert all(count >= TRIALS for count in before.values())
@@ -187,6 +186,15 @@ def test_a_choice_counts_the_slower_stage_by_the_byte():
         for route, raw_bytes, encode, write in zip(choice._all, (100, 1000), (1.0, 8.0), (0.2, 1.0), strict=True):
             choice.add(route, raw_bytes, encode, write)
     assert choice.chosen.name == "b"
+
+
+def test_a_choice_counts_what_the_receiver_copies():
+    one, two = Route("a", frozenset({0}), hops=2), Route("b", frozenset({0}))
+    choice = RouteChoice([one, two])
+    for _ in range(TRIALS):
+        choice.add(one, 100, 0.1, 0.6)
+        choice.add(two, 100, 0.1, 1.0)
+    assert choice.chosen is two
 
 
 def test_a_route_to_avoid():

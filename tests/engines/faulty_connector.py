@@ -22,7 +22,7 @@ def _init(self, engine, *arguments, **settings):
     def write(data_address, segments, timeout, stop):
         if not FAULT.exists():
             return real(data_address, segments, timeout, stop)
-        memory = self.staging._memory
+        memory = self.staging.pieces[0]
         position = segments[0].local - address_of(memory) + segments[0].length // 2
         memory[position] ^= 0x10
         try:

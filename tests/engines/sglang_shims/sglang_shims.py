@@ -60,7 +60,7 @@ def _make_faulty(file: Path) -> None:
         def write(data_address, segments, timeout, stop):
             if fault() != "damage":
                 return real(data_address, segments, timeout, stop)
-            memory = self.staging._memory
+            memory = self.staging.pieces[0]
             position = segments[0].local - address_of(memory) + segments[0].length // 2
             memory[position] ^= 0x10
             try:

@@ -158,9 +158,9 @@ class CudaPeerEngine(Engine):
         on_host = frozenset(number for number, place in places.items() if isinstance(place, np.ndarray))
         # Memory of another process was mapped for this side's GPU, which does not hold for other GPUs of this process.
         found = {
-            "copy": Route("copy", frozenset(on_gpu), None, peer),
-            "direct": Route("direct", frozenset(on_gpu if peer.device == self.device else ()), on_gpu, peer),
-            "host": Route("host", on_host, None, peer),
+            "copy": Route("copy", frozenset(on_gpu), keeps=peer),
+            "direct": Route("direct", frozenset(on_gpu if peer.device == self.device else ()), on_gpu, keeps=peer),
+            "host": Route("host", on_host, hops=2, keeps=peer),
         }
         routes = [found[name] for name in self._names if found[name].slots]
         if not routes:

@@ -47,6 +47,8 @@ class Route:
     places: Mapping[int, Place] | None = None
     """These slots as memory that the encoder may write to, so that nothing is left to do; None: `Engine.write` takes
     frames there."""
+    hops: int = 1
+    """Copies of such a length that a frame takes until the decoder has it, with those of the receiver."""
     keeps: object = None
     """What has to live as long as the route."""
 

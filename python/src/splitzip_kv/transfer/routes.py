@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import collections
-import statistics
 from collections.abc import Sequence
 
 from .engine import Route
@@ -19,7 +18,7 @@ class RouteChoice:
     def __init__(self, routes: Sequence[Route]) -> None:
         self._all = self._routes = list(routes)
         self._begun: collections.Counter[str] = collections.Counter()
-        self._costs: dict[str, list[float]] = {route.name: [] for route in routes}
+        self._costs: dict[str, list[tuple[float, int]]] = {route.name: [] for route in routes}
 
     @property
     def chosen(self) -> Route | None:
@@ -38,11 +37,10 @@ class RouteChoice:
         longer one counts."""
         if self.chosen is not None or route.name not in self._costs:
             return False
-        self._costs[route.name].append(max(encode_seconds, write_seconds) / max(raw_bytes, 1))
+        self._costs[route.name].append((max(encode_seconds, route.hops * write_seconds), raw_bytes))
         if min(map(len, self._costs.values())) < TRIALS:
             return False
-        costs = {name: statistics.median(tried[1:]) for name, tried in self._costs.items()}
-        self._routes = [min(self._routes, key=lambda route: costs[route.name])]
+        self._routes = [min(self._routes, key=lambda route: _cost(self._costs[route.name][1:]))]
         return True
 
     def avoid(self, route: Route) -> None:
@@ -51,3 +49,9 @@ class RouteChoice:
         if others:
             self._all, self._routes = others, [other for other in self._routes if other in others] or others
             self._costs.pop(route.name, None)
+
+
+def _cost(tried: Sequence[tuple[float, int]]) -> float:
+    """Seconds a raw byte."""
+    seconds, raw_bytes = map(sum, zip(*tried, strict=True))
+    return seconds / max(raw_bytes, 1)

@@ -14,14 +14,14 @@ class Staging:
         self.slot_bytes = options.slot_bytes
         self._engine = engine
         count = options.staging_bytes // self.slot_bytes
-        self._pieces = engine.allocate(self.slot_bytes, count, pinned=options.pinned, lent=lent)
+        self.pieces = engine.allocate(self.slot_bytes, count, pinned=options.pinned, lent=lent)
         # Slots of one piece after those of the other: piece and offset, and which ones of each piece are free.
         self._places = [
             (number, offset)
-            for number, piece in enumerate(self._pieces)
+            for number, piece in enumerate(self.pieces)
             for offset in range(0, piece.nbytes, self.slot_bytes)
         ]
-        self._free: list[list[int]] = [[] for _ in self._pieces]
+        self._free: list[list[int]] = [[] for _ in self.pieces]
         for slot in reversed(range(len(self._places))):
             self.give_back(slot)
 
@@ -46,14 +46,14 @@ class Staging:
 
     def address(self, slot: int) -> int:
         number, offset = self._places[slot]
-        return address_of(self._pieces[number]) + offset
+        return address_of(self.pieces[number]) + offset
 
     def view(self, slot: int, nbytes: int) -> Place:
         """The first bytes of a slot."""
         number, offset = self._places[slot]
-        return piece_of(self._pieces[number], offset, nbytes)
+        return piece_of(self.pieces[number], offset, nbytes)
 
     def close(self) -> None:
-        for piece in self._pieces:
+        for piece in self.pieces:
             self._engine.release(piece)
-        self._pieces = []
+        self.pieces = []
