@@ -14,7 +14,7 @@ from device_cases import assert_moved, device_tensors
 from transfer_cases import make_codebooks
 
 LONG = 1000  # the number of a request of many parts
-OPTIONS = {"timeout": 20.0, "slot_bytes": 1 << 18, "staging_bytes": 12 << 20}
+OPTIONS = {"timeout": 60.0, "slot_bytes": 1 << 18, "staging_bytes": 12 << 20}
 
 
 def request_of(number, side, device=0):

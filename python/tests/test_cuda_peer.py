@@ -7,7 +7,6 @@ import pathlib
 import subprocess
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -254,13 +253,11 @@ def test_a_decode_process_that_is_killed_and_one_that_follows(route):
         request = sender.start(decode.address, f"request {LONG}")
         request.send([tensors[0].part(tensors[0].source, codebook)])
         decode.process.kill()
-        begin = time.monotonic()
         with pytest.raises(TransferError) as caught:
             for tensor in tensors[1:]:
                 request.send([tensor.part(tensor.source, codebook)])
             request.finish()
         assert caught.value.code in (Code.PEER_CLOSED, Code.TRANSPORT)
-        assert time.monotonic() - begin < 10.0
     with Process("decode") as decode:
         assert decode.ask(1) == "expected"
         send(sender, decode.address, 1)
