@@ -116,34 +116,33 @@ class CudaPeerEngine(Engine):
     def allocate(self, slot_bytes: int, slots: int, *, pinned: bool, lent: bool) -> list[Place]:
         if slot_bytes % 256 != 0:
             raise ValueError("with this engine slot_bytes has to be a multiple of 256")
-        on_host = 0
-        if lent and "host" in self._names:
-            on_host = slots if self._names == ("host",) else slots // 3
+        if not lent:
+            return [cuda.Array(cuda.Memory(slot_bytes * slots, self.device), 0, (slot_bytes * slots,), "|u1")]
+        on_host = slots // 3 if "host" in self._names else 0
+        on_gpu = slots - on_host if self._names != ("host",) else 0
+        lending = self._lent = _Lent(self.device)
+        about: dict[str, Any] = {"token": uuid.uuid4().hex}
         pieces: list[Place] = []
-        memory: cuda.Memory | None = None
-        if slots > on_host:
-            size = (slots - on_host) * slot_bytes
+        if on_gpu:
+            size = on_gpu * slot_bytes
             memory = cuda.Memory(-(-size // GRANULE) * GRANULE, self.device)
-            pieces.append(cuda.Array(memory, 0, (size,), "|u1"))
-        if on_host:
-            self._host = SharedHost.create(on_host * slot_bytes)
-            pieces.append(self._host.memory)
-        if lent:
-            self._lend(memory, self._host)
-        return pieces
-
-    def _lend(self, memory: cuda.Memory | None, host: SharedHost | None) -> None:
-        lent = self._lent = _Lent(self.device)
-        token = uuid.uuid4().hex
-        about: dict[str, Any] = {"token": token}
-        if memory is not None:
-            lent.on_gpu = _Piece(memory.address, memory)
-            about["gpu"] = [memory.ipc_handle().hex(), memory.address, memory.nbytes]
-        if host is not None:
-            lent.on_host = _Piece(host.address, host.memory)
-            about["host"] = [*host.name, host.address, host.memory.nbytes]
-        _OWN[token] = lent
+            try:
+                about["gpu"] = [memory.ipc_handle().hex(), memory.address, memory.nbytes]
+            except SplitzipError as error:
+                if not on_host:
+                    raise TransferError(Code.TRANSPORT, f"GPU {self.device} does not share memory: {error}") from error
+                log.warning("GPU %d does not share memory, so frames go over the host: %s", self.device, error)
+            else:
+                pieces.append(cuda.Array(memory, 0, (size,), "|u1"))
+                lending.on_gpu = _Piece(memory.address, memory)
+        if "host" in self._names:
+            shared = self._host = SharedHost.create((on_host if pieces else slots) * slot_bytes)
+            pieces.append(shared.memory)
+            lending.on_host = _Piece(shared.address, shared.memory)
+            about["host"] = [*shared.name, shared.address, shared.memory.nbytes]
+        _OWN[about["token"]] = lending
         self.data_address = json.dumps(about, separators=(",", ":"))
+        return pieces
 
     def release(self, memory: Place) -> None:
         self._lent = None

@@ -89,6 +89,14 @@ class Model:
         self.wait()
         return time.monotonic()
 
+    def from_pages(self, tokens: int) -> DynamicCache:
+        cache = DynamicCache()
+        pages = self.pages[: -(-tokens // PAGE_TOKENS)]
+        for number, pool in enumerate(self.pools):
+            keys, values = (place[pages].flatten(0, 1)[:tokens].transpose(0, 1)[None].contiguous() for place in pool)
+            cache.update(keys, values, number)
+        return cache
+
     @torch.inference_mode()
     def next_tokens(self, cache: DynamicCache, first: int, count: int) -> dict[str, Any]:
         """Greedy tokens after `first`, which is not in the cache yet, and what the first step took."""
@@ -116,10 +124,10 @@ class Prefill(Model):
         found = self.model(self.ids[:, :tokens], use_cache=True, logits_to_keep=1)
         self.first = int(found.logits[0, -1].argmax())
         computed = self.clock()
-        self.cache = found.past_key_values
+        self.tokens = tokens
         self.pools.fill_(float("nan"))
         pages = self.pages[: -(-tokens // PAGE_TOKENS)]
-        for layer, pool in zip(self.cache.layers, self.pools, strict=True):
+        for layer, pool in zip(found.past_key_values.layers, self.pools, strict=True):
             for values, place in zip((layer.keys, layer.values), pool, strict=True):
                 rows = torch.zeros((len(pages) * PAGE_TOKENS, *place.shape[2:]), dtype=place.dtype, device=self.device)
                 rows[:tokens] = values[0].transpose(0, 1)
@@ -130,8 +138,8 @@ class Prefill(Model):
         return send_all(self.sender, address, name, [self.parts(tokens, coded)])
 
     def go_on(self, count: int) -> dict[str, Any]:
-        """Without a transfer. Uses the cache up."""
-        return self.next_tokens(self.cache, self.first, count)
+        """Without a transfer."""
+        return self.next_tokens(self.from_pages(self.tokens), self.first, count)
 
     def routes(self) -> dict[str, Any]:
         return routes_of(self.sender)
@@ -157,19 +165,11 @@ class Decode(Model):
     def arrived(self) -> dict[str, Any]:
         return {"decode": spans(self.request.wait().decode)}
 
-    @torch.inference_mode()
     def go_on(self, first: int, count: int) -> dict[str, Any]:
         """From the cache that has arrived."""
         begin = self.clock()
-        cache = DynamicCache()
-        pages = self.pages[: -(-self.tokens // PAGE_TOKENS)]
-        for number, pool in enumerate(self.pools):
-            keys, values = (
-                place[pages].flatten(0, 1)[: self.tokens].transpose(0, 1)[None].contiguous() for place in pool
-            )
-            cache.update(keys, values, number)
-        gathered = self.clock() - begin
-        return {"from_pages_seconds": gathered, **self.next_tokens(cache, first, count)}
+        cache = self.from_pages(self.tokens)
+        return {"from_pages_seconds": self.clock() - begin, **self.next_tokens(cache, first, count)}
 
     def close(self) -> None:
         self.receiver.close()
