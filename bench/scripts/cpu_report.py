@@ -156,9 +156,9 @@ def render_threads(result, best):
                 rows.append([c["mode"], c["threads"], *shown, *(f"{gain / gains[1]:.2f}" for gain in gains[2:])])
     if not rows:
         return ""
-    text = "BF16, by threads, and in parentheses the gain over one thread. memcpy of all at once is another program on one thread than on several, "
-    text += "which have less each: for more than a part of the shared cache it takes other stores. In pieces of 1 MiB, each thread's share, it is the "
-    text += "same on any number, and what it gains is what the machine has. The last columns are our gain of that one:\n\n"
+    text = "BF16, by threads, and in parentheses the gain over one thread; memcpy of each thread's share at once, and in pieces of 1 MiB. Where memcpy "
+    text += "gains more than there are threads, in pieces too, that is not for working in parallel: one thread alone does not get out of the machine "
+    text += "what each of several gets, so a share of memcpy's gain (the last columns, of the one in pieces) says little, and the gain itself more:\n\n"
     return text + table(["mode", "threads", "memcpy", "memcpy in pieces", "encode", "decode", "encode's gain", "decode's gain"], rows)
 
 
