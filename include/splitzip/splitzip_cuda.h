@@ -133,7 +133,8 @@ SPLITZIP_API splitzip_status splitzip_cuda_decode_workspace(const splitzip_cuda_
 SPLITZIP_API splitzip_status splitzip_cuda_encode(const splitzip_cuda_table* table, const splitzip_cuda_batch* batch,
                                                   struct CUstream_st* stream);
 
-/* Decode every request's frame. What the frame must hold is what table, rows and nonce say; nothing is taken from the frame but values.
+/* Decode every request's frame. What the frame must hold is what table, rows and nonce say, slots included (SPLITZIP_SLOT_DEFAULT: those of the
+ * table's codebook, whose identity does not tell them); nothing is taken from the frame but values.
  * Statuses of requests, beside those above: BAD_MAGIC, UNSUPPORTED_VERSION, UNSUPPORTED_FLAG, TRUNCATED, TRAILING_BYTES, CORRUPT_HEADER,
  * CORRUPT_DIRECTORY, CORRUPT_PAYLOAD, CHECKSUM_MISMATCH, CODEBOOK_MISMATCH, GEOMETRY_MISMATCH, NONCE_MISMATCH; where several are true, the one with the
  * lowest number. With batch->budgets frames may end before their capacity: the length comes from the header, is compared with the budget before it

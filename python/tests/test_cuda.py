@@ -128,6 +128,23 @@ def test_what_is_wrong(books, coder, pool):
         cuda.place_of(np.zeros((4, 4))[:, :2])
 
 
+def test_slots_of_another_length_than_the_codebook_says(books, coder, pool):
+    """A codebook may be found by its identity, which says nothing of slots: frames are read as they are."""
+    device = on_device(pool[0])
+    host, layout = (
+        Layout(array, "page,token,head,dim", pages=[4, 1], type=ElementType.BF16) for array in (pool[0], device)
+    )
+    tensor = host.tensor(books.find("BF16"), tokens_per_unit=16)
+    for slot_words in (0, 3, 1536):
+        frame = encode([dataclasses.replace(tensor, slot_words=slot_words)], [host])
+        target = on_device(np.zeros_like(pool[0]))
+        back = Layout(target, "page,token,head,dim", pages=[4, 1], type=ElementType.BF16)
+        coder.decode(Frame(frame), [tensor], [back])
+        assert np.array_equal(on_host(target)[[4, 1]], pool[0][[4, 1]])
+        with pytest.raises(splitzip_kv.SplitzipError):
+            coder.decode(Frame(frame), [dataclasses.replace(tensor, slot_words=7)], [back])
+
+
 def test_budgets(books, coder, pool):
     """All bytes of a budget are those that the CPU writes, the mark's included."""
     layouts = [

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import splitzip_kv
-from splitzip_kv import Frame, Layout, encode
+from splitzip_kv import Frame, Layout, Mode, encode
 from splitzip_kv.transfer import Code, Options, Part, Receiver, Sender, TransferError, messages
 from splitzip_kv.transfer import coding
 from splitzip_kv.transfer import sender as sender_module
 from splitzip_kv.transfer.inprocess import Faults
+from splitzip_kv.transfer.parts import with_slots
 
 from transfer_cases import CHANNELS, QUICK, Pair, Tensor, make_codebooks, some_tensors, values
 
@@ -69,6 +70,17 @@ def test_several_parts_in_one_frame():
         assert request.finish().frames == 1
         incoming.wait()
         assert_moved(tensors)
+
+
+@pytest.mark.parametrize("mode", [Mode.TIERED, Mode.FIXED4])
+def test_slots_that_are_told_are_those_that_the_library_would_choose(mode):
+    book = make_codebooks().find("kv")
+    rng = np.random.default_rng(4)
+    for tokens, tokens_per_unit in ((1, 256), (5, 16), (33, 16), (100, 30), (700, 256)):
+        layout = Layout(values(rng, tokens, CHANNELS), "token,channel")
+        tensor = layout.tensor(book, mode=mode, tokens_per_unit=tokens_per_unit)
+        [chosen] = Frame(encode([tensor], [layout])).tensors()
+        assert with_slots(tensor, layout).slot_words == chosen.slot_words
 
 
 def test_layers_can_be_used_before_the_last_one_is_there():
@@ -456,7 +468,7 @@ def connect(pair):
 
 
 HELLO = messages.Hello(messages.PROTOCOL, 0, 0, 0x1234, "x", ())
-RECORD = messages.TensorRecord(0, 0, 0, 64, 64, 64, 0, 3, 1, 0)
+RECORD = messages.TensorRecord(0, 0, 0, 64, 64, 64, 0, 3, 1, 0, 0)
 
 
 @pytest.mark.parametrize(

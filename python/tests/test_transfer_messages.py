@@ -43,6 +43,7 @@ RECORD = TensorRecord(
     ranges=3,
     type=1,
     mode=2,
+    slot_words=164,
 )
 
 EXAMPLES = [
@@ -51,7 +52,7 @@ EXAMPLES = [
     Refuse(8, "no"),
     Offer(1, "request ä"),
     Accept(2**32 - 1),
-    Chunk(1, 0, 1, 3, 2**64 - 1, 4096, (RECORD, dataclasses.replace(RECORD, mode=0, codebook_hash=0))),
+    Chunk(1, 0, 1, 3, 2**64 - 1, 4096, (RECORD, dataclasses.replace(RECORD, mode=0, codebook_hash=0, slot_words=0))),
     Ack(1, 2, 3),
     Nak(1, 2, 3, 4, "checksum"),
     End(1, 60),
@@ -143,6 +144,8 @@ def test_lengths_are_not_believed():
         {"mode": 3},
         {"mode": 0},
         {"codebook_hash": 0},
+        {"slot_words": 1537},
+        {"mode": 0, "codebook_hash": 0, "slot_words": 1},
     ],
 )
 def test_geometry_that_cannot_be(change):

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from ._core import CudaTable, check_on_device, frame_sizes
+from ._core import CudaTable, Mode, check_on_device, frame_sizes
 from ._cuda_memory import Array, Memory, PeerMemory, Stream, copy, device_count, pinned, place_of
 from ._errors import InvalidArgument, NonceMismatch, OverBudget, from_status
 from ._frame import Frame, encode
@@ -243,8 +243,11 @@ class Coder:
 
     def decode(self, frame: Frame, tensors: Sequence[Tensor], layouts: Sequence[Layout]) -> None:
         """As `frame.decode(tensors, layouts)`. The frame is copied to the GPU and checked there again, so that nobody
-        changes it between its check and its use."""
+        changes it between its check and its use. Slots are as long as the frame has them, where a tensor says
+        nothing else."""
         check_on_device(tensors, layouts, True)
+        if frame.tensor_count == len(tensors):
+            tensors = [_with_slots_of(found, tensor) for found, tensor in zip(frame.tensors(), tensors, strict=True)]
         with self._lock:
             place = self._frame.room(frame.size)
             _core.cuda_copy(place, place_of(frame.data)[0], frame.size, self._stream.handle)
@@ -386,6 +389,12 @@ class Coder:
                 self._tables.popitem(last=False)
         self._tables[key] = table
         return table
+
+
+def _with_slots_of(found: Tensor, tensor: Tensor) -> Tensor:
+    if tensor.mode is Mode.RAW or found.mode is not tensor.mode or tensor.slot_words is not None:
+        return tensor
+    return dataclasses.replace(tensor, slot_words=found.slot_words)
 
 
 def failure(status: int) -> Exception:

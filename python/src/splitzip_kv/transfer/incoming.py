@@ -53,7 +53,9 @@ class ExpectedPart:
                 Code.GEOMETRY, f"tensor {record.tensor_key}: blocks from {record.first_block} on were sent before"
             )
         self._mark(first, first + count)
-        return dataclasses.replace(tensor, codebook=codebook, mode=Mode(record.mode)), layout
+        mode = Mode(record.mode)
+        slot_words = None if mode is Mode.RAW else record.slot_words
+        return dataclasses.replace(tensor, codebook=codebook, mode=mode, slot_words=slot_words), layout
 
     def _mark(self, begin: int, end: int) -> None:
         runs: list[tuple[int, int]] = []

@@ -12,7 +12,7 @@ import struct
 import zlib
 from typing import Any, ClassVar, TypeVar
 
-PROTOCOL = 1
+PROTOCOL = 2
 MAGIC = b"SZTM"
 HEADER = struct.Struct("<4sHHII")  # magic, kind, zero, bytes of the body, CRC-32 of kind, length and body
 MAX_BODY = 1 << 20
@@ -85,7 +85,7 @@ class _Reader:
 _U16 = struct.Struct("<H")
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
-_TENSOR = struct.Struct("<QQQIIIIIBB")
+_TENSOR = struct.Struct("<QQQIIIIIBBH")
 
 
 def _text(value: str) -> bytes:
@@ -113,6 +113,8 @@ class TensorRecord:
     ranges: int
     type: int
     mode: int
+    slot_words: int
+    """Told, since codebooks with the same identity may have other defaults."""
 
     def pack(self) -> bytes:
         return _TENSOR.pack(*dataclasses.astuple(self))
@@ -126,6 +128,8 @@ class TensorRecord:
             raise MessageError("tensor with 2^32 channels or more")
         if not 1 <= record.type <= 6 or record.mode > 2:
             raise MessageError("tensor with an unknown type or mode")
+        if record.slot_words > 1536 or (record.mode == 0 and record.slot_words):
+            raise MessageError(f"tensor with slots of {record.slot_words} words")
         if (record.mode == 0) != (record.codebook_hash == 0):
             raise MessageError("mode and codebook of a tensor contradict each other")
         return record

@@ -18,7 +18,7 @@ from .endpoint import log
 from .engine import Link, Place, Route, Segment, piece_of
 from .errors import Code, TransferError
 from .metrics import trace
-from .parts import Frame, Part, cut_into_frames, decodes_to_itself, raw, raw_bytes_of, record_of
+from .parts import Frame, Part, cut_into_frames, decodes_to_itself, raw, raw_bytes_of, record_of, with_slots
 from .report import Span, TransferReport
 from .routes import RouteChoice
 
@@ -131,7 +131,9 @@ class OutgoingRequest:
 
     def _send_frame(self, frame: Frame) -> None:
         sender, session = self._sender, self._session
-        tensors, layouts = frame
+        layouts = frame[1]
+        tensors = [with_slots(tensor, layout) for tensor, layout in zip(frame[0], layouts, strict=True)]
+        frame = tensors, layouts
         with sender.lock:
             self._wait(lambda: session.route_with_slots() is not None, "no free slot: nothing was acknowledged")
             if self.done:
