@@ -87,13 +87,11 @@ class CudaPeerEngine(Engine):
 
         `routes` are those that this side offers; a session takes one that both offer, by what its first frames take:
 
-        - "copy": frames are encoded to this side's memory, and the copy engine takes them to the receiver's; -
-        "direct": the encoder writes them to the receiver's memory. One that is damaged there fails its request,
-        because it cannot be
-          written again;
+        - "copy": frames are encoded to this side's memory, and the copy engine takes them to the receiver's;
+        - "direct": the encoder writes them to the receiver's memory. One that is damaged there fails its request,
+          because it cannot be written again;
         - "host": frames are copied to pinned host memory that both sides map, for GPUs that do not reach each other. A
-        receiver has a third
-          of its staging memory there.
+          receiver has a third of its staging memory there.
 
         Raises TransferError where there is no such GPU, or the package has no CUDA."""
         if not routes or set(routes) - set(ROUTES):
