@@ -57,6 +57,21 @@ def books() -> CodebookSet:
     return calibration.finish("test data")
 
 
+@pytest.fixture(scope="module")
+def source() -> np.ndarray:
+    return values((100, 2, 32))
+
+
+@pytest.fixture(scope="module")
+def layout(source) -> Layout:
+    return Layout(source, "token,head,dim")
+
+
+@pytest.fixture(scope="module")
+def tensor(layout, books) -> splitzip_kv.Tensor:
+    return layout.tensor(books.find("channels"), tokens_per_unit=16, tensor_key=77)
+
+
 def round_trip(layout, target_layout, tensor, **options):
     frame = splitzip_kv.encode([tensor], [layout], **options)
     splitzip_kv.Frame(frame).decode([tensor], [target_layout])

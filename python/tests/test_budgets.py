@@ -3,7 +3,7 @@
 
 import numpy as np
 import pytest
-from conftest import same, values
+from conftest import same
 
 from splitzip_kv import (
     Frame,
@@ -18,21 +18,6 @@ from splitzip_kv import (
 )
 
 NONCE = 77
-
-
-@pytest.fixture(scope="module")
-def source():
-    return values((100, 2, 32))
-
-
-@pytest.fixture(scope="module")
-def layout(source):
-    return Layout(source, "token,head,dim")
-
-
-@pytest.fixture(scope="module")
-def tensor(layout, books):
-    return layout.tensor(books.find("channels"), tokens_per_unit=16, tensor_key=77)
 
 
 @pytest.fixture(scope="module")

@@ -13,21 +13,6 @@ from splitzip_kv import Codebook, Frame, Layout, Mode, SplitzipError, _core, _er
 
 
 @pytest.fixture(scope="module")
-def source():
-    return values((100, 2, 32))
-
-
-@pytest.fixture(scope="module")
-def layout(source):
-    return Layout(source, "token,head,dim")
-
-
-@pytest.fixture(scope="module")
-def tensor(layout, books):
-    return layout.tensor(books.find("channels"), tokens_per_unit=16, tensor_key=77)
-
-
-@pytest.fixture(scope="module")
 def frame(layout, tensor):
     return bytes(encode([tensor], [layout], nonce=41))
 

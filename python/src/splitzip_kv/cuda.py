@@ -220,7 +220,7 @@ class Coder:
         with self._lock:
             frame = self._frame.room(capacity)
             try:
-                size = self._run(False, tensors, layouts, (frame, capacity, nonce), checksums, budget)
+                size = size_of(self._launch(False, tensors, layouts, (frame, capacity, nonce), checksums, budget))
             except OverBudget:
                 self._copy(place_of(view)[0], frame, capacity)
                 raise
@@ -239,7 +239,7 @@ class Coder:
         """As `encode`, to memory of this or another GPU at a multiple of 16; returns the length of the frame."""
         check_on_device(tensors, layouts, False)
         with self._lock:
-            return self._run(False, tensors, layouts, (frame.address, frame.nbytes, nonce), checksums)
+            return size_of(self._launch(False, tensors, layouts, (frame.address, frame.nbytes, nonce), checksums))
 
     def decode(self, frame: Frame, tensors: Sequence[Tensor], layouts: Sequence[Layout]) -> None:
         """As `frame.decode(tensors, layouts)`. The frame is copied to the GPU and checked there again, so that nobody
@@ -251,7 +251,7 @@ class Coder:
         with self._lock:
             place = self._frame.room(frame.size)
             _core.cuda_copy(place, place_of(frame.data)[0], frame.size, self._stream.handle)
-            self._run(True, tensors, layouts, (place, frame.size, frame.nonce), frame.has_checksums)
+            size_of(self._launch(True, tensors, layouts, (place, frame.size, frame.nonce), frame.has_checksums))
 
     def decode_from(self, frame: Array, nonce: int, tensors: Sequence[Tensor], layouts: Sequence[Layout]) -> None:
         """The frame `nonce` that fills memory of this or another GPU, whoever may write to it meanwhile.
@@ -287,21 +287,6 @@ class Coder:
     def _copy(self, to: int, of: int, size: int) -> None:
         _core.cuda_copy(to, of, size, self._stream.handle)
         self._stream.synchronize()
-
-    def _run(
-        self,
-        decoding: bool,
-        tensors: Sequence[Tensor],
-        layouts: Sequence[Layout],
-        request: tuple[int, int, int],
-        checksums: bool,
-        budget: bool = False,
-    ) -> int:
-        """Code one request; returns the length of its frame."""
-        size, status = self._launch(decoding, tensors, layouts, request, checksums, budget)
-        if status:
-            raise failure(status)
-        return size
 
     def _launch(
         self,
@@ -395,6 +380,14 @@ def _with_slots_of(found: Tensor, tensor: Tensor) -> Tensor:
     if tensor.mode is Mode.RAW or found.mode is not tensor.mode or tensor.slot_words is not None:
         return tensor
     return dataclasses.replace(tensor, slot_words=found.slot_words)
+
+
+def size_of(outcome: tuple[int, int]) -> int:
+    """Length of the frame, of that and a status; raises what the status says."""
+    size, status = outcome
+    if status:
+        raise failure(status)
+    return size
 
 
 def failure(status: int) -> Exception:

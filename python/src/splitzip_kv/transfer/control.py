@@ -14,7 +14,7 @@ import struct
 import threading
 
 from . import messages
-from .engine import Event, Link
+from .engine import Engine, Event, Link
 from .errors import Code, TransferError
 
 MAX_LINKS = 256
@@ -150,3 +150,24 @@ class TcpControl:
             with contextlib.suppress(queue.Full):
                 self._events.put(event, timeout=0.5)
                 return
+
+
+class TcpControlledEngine(Engine):
+    """What engines have in common whose messages go over a `TcpControl`."""
+
+    def __init__(self, host: str) -> None:
+        self._control = TcpControl(host)
+        self.address = self._control.address
+
+    def connect(self, address: str, timeout: float) -> Link:
+        return self._control.connect(address, timeout)
+
+    def notify(self, link: Link, message: bytes) -> None:
+        assert isinstance(link, TcpLink)
+        link.send(message)
+
+    def receive(self, timeout: float) -> Event | None:
+        return self._control.receive(timeout)
+
+    def close(self) -> None:
+        self._control.close()

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from .. import SplitzipError, _core, cuda
-from .control import TcpControl, TcpLink
-from .engine import Engine, Event, Link, Place, Route, Segment, address_of
+from .control import TcpControlledEngine
+from .engine import Place, Route, Segment, address_of
 from .errors import Code, TransferError
 from .shared_host import SharedHost
 
@@ -81,7 +81,7 @@ def _address(lent: _Lent, segment: Segment) -> int:
     return address_of(place)
 
 
-class CudaPeerEngine(Engine):
+class CudaPeerEngine(TcpControlledEngine):
     def __init__(self, device: int = 0, host: str = "127.0.0.1", *, routes: Sequence[str] = ROUTES) -> None:
         """`device` is the GPU that has this side's slots. The two sides may have the same one.
 
@@ -103,12 +103,11 @@ class CudaPeerEngine(Engine):
             raise TransferError(Code.TRANSPORT, problem)
         self.device = device
         self._names = tuple(name for name in ROUTES if name in routes)
-        self._control = TcpControl(host)
+        super().__init__(host)
         self._lock = threading.Lock()
         self._lent: _Lent | None = None
         self._host: SharedHost | None = None
         self._peers: weakref.WeakValueDictionary[str, _Lent] = weakref.WeakValueDictionary()
-        self.address = self._control.address
         self.data_address = ""
 
     def allocate(self, slot_bytes: int, slots: int, *, pinned: bool, lent: bool) -> list[Place]:
@@ -204,9 +203,6 @@ class CudaPeerEngine(Engine):
     def unregister(self, memory: np.ndarray) -> None:
         """Does nothing."""
 
-    def connect(self, address: str, timeout: float) -> Link:
-        return self._control.connect(address, timeout)
-
     def write(self, data_address: str, segments: Sequence[Segment], timeout: float, stop: threading.Event) -> None:
         # Copies of memory take milliseconds; one that has begun is waited for, because it reads the caller's memory.
         deadline = time.monotonic() + timeout
@@ -222,13 +218,3 @@ class CudaPeerEngine(Engine):
                     peer.stream.synchronize()
             except SplitzipError as error:
                 raise TransferError(Code.TRANSPORT, f"a copy to the receiver's memory failed: {error}") from error
-
-    def notify(self, link: Link, message: bytes) -> None:
-        assert isinstance(link, TcpLink)
-        link.send(message)
-
-    def receive(self, timeout: float) -> Event | None:
-        return self._control.receive(timeout)
-
-    def close(self) -> None:
-        self._control.close()

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from .control import TcpControl, TcpLink
-from .engine import Engine, Event, Link, Segment, address_of
+from .control import TcpControlledEngine
+from .engine import Segment, address_of
 from .errors import Code, TransferError
 
 # More transfers than this in one call make the TCP transport fail: it opens a connection for each.
@@ -26,7 +26,7 @@ def has_rdma_device() -> bool:
     return any(Path("/sys/class/infiniband").glob("*"))
 
 
-class MooncakeEngine(Engine):
+class MooncakeEngine(TcpControlledEngine):
     def __init__(self, host: str = "127.0.0.1", *, protocol: str = "tcp", device: str = "") -> None:
         """`host` is where peers reach this process; `protocol` is "tcp" or "rdma", `device` Mooncake's name of one ("mlx5_0").
 
@@ -54,9 +54,8 @@ class MooncakeEngine(Engine):
         self._engine = TransferEngine()
         if self._engine.initialize(host, "P2PHANDSHAKE", protocol, device) != 0:
             raise TransferError(Code.TRANSPORT, f"Mooncake cannot start at {host} with protocol {protocol!r}")
-        self._control = TcpControl(host)
+        super().__init__(host)
         self._registered: dict[int, np.ndarray] = {}
-        self.address = self._control.address
         self.data_address = f"{host}:{self._engine.get_rpc_port()}"
 
     def register(self, memory: np.ndarray) -> None:
@@ -68,9 +67,6 @@ class MooncakeEngine(Engine):
     def unregister(self, memory: np.ndarray) -> None:
         if self._registered.pop(address_of(memory), None) is not None:
             self._engine.unregister_memory(address_of(memory))
-
-    def connect(self, address: str, timeout: float) -> Link:
-        return self._control.connect(address, timeout)
 
     def write(self, data_address: str, segments: Sequence[Segment], timeout: float, stop: threading.Event) -> None:
         # A transfer that has begun is waited for whatever happens: the engine reads from the caller's memory until its
@@ -106,14 +102,7 @@ class MooncakeEngine(Engine):
         )
         return int(result)
 
-    def notify(self, link: Link, message: bytes) -> None:
-        assert isinstance(link, TcpLink)
-        link.send(message)
-
-    def receive(self, timeout: float) -> Event | None:
-        return self._control.receive(timeout)
-
     def close(self) -> None:
-        self._control.close()
+        super().close()
         for memory in list(self._registered.values()):
             self.unregister(memory)

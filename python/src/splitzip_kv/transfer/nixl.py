@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from .control import TcpControl, TcpLink
-from .engine import Engine, Event, Link, Segment, address_of
+from .control import TcpControlledEngine
+from .engine import Segment, address_of
 from .errors import Code, TransferError
 
 _LENGTH = struct.Struct("<I")
@@ -68,7 +68,7 @@ def _fetch(address: str, timeout: float) -> bytes:
         return bytes(data[_LENGTH.size :])
 
 
-class NixlEngine(Engine):
+class NixlEngine(TcpControlledEngine):
     def __init__(self, host: str = "127.0.0.1", *, backend: str = "UCX") -> None:
         """`host` is where peers reach this process. UCX chooses the transport; its variables (UCX_TLS, UCX_NET_DEVICES) hold.
 
@@ -89,9 +89,8 @@ class NixlEngine(Engine):
         self._lock = threading.Lock()
         self._registered: dict[int, Any] = {}
         self._peers: dict[str, str] = {}
-        self._control = TcpControl(host)
+        super().__init__(host)
         self._metadata = _Metadata(host, self._own_metadata)
-        self.address = self._control.address
         self.data_address = self._metadata.address
 
     def _own_metadata(self) -> bytes:
@@ -111,9 +110,6 @@ class NixlEngine(Engine):
             region = self._registered.pop(address_of(memory), None)
             if region is not None:
                 self._agent.deregister_memory(region)
-
-    def connect(self, address: str, timeout: float) -> Link:
-        return self._control.connect(address, timeout)
 
     def write(self, data_address: str, segments: Sequence[Segment], timeout: float, stop: threading.Event) -> None:
         deadline = time.monotonic() + timeout
@@ -187,15 +183,8 @@ class NixlEngine(Engine):
             time.sleep(pause)
             pause = min(pause * 1.2, 1e-3)
 
-    def notify(self, link: Link, message: bytes) -> None:
-        assert isinstance(link, TcpLink)
-        link.send(message)
-
-    def receive(self, timeout: float) -> Event | None:
-        return self._control.receive(timeout)
-
     def close(self) -> None:
-        self._control.close()
+        super().close()
         self._metadata.close()
         with self._lock:
             for region in self._registered.values():

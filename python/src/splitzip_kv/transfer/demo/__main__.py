@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 from .engines import add_engine_options, check_engine_options, engine_settings, name_of_link
 from .processes import Worker, WorkerFailed
-from .runs import median_run, summary
+from .runs import median_run, report, summary
 from .table import text_of
 
 SAMPLE = Path("data/smollm2-135m")
@@ -104,8 +103,7 @@ def measure(job: Job, repeat: int, by_pages: bool) -> dict[str, Any]:
     return {name: median_run(done) for name, done in runs.items()}
 
 
-def main() -> int:
-    given = arguments()
+def run(given: argparse.Namespace) -> dict[str, Any]:
     settings = {
         "kv": str(given.kv),
         "codebook": str(given.codebook) if given.codebook is not None else None,
@@ -116,30 +114,27 @@ def main() -> int:
         **engine_settings(given),
     }
     gpus = dict(zip(("prefill", "decode"), given.gpus, strict=True))
-    try:
-        with (
-            Worker("decode", seed=2, gpu=gpus["decode"], **settings) as decode,
-            Worker("prefill", seed=1, gpu=gpus["prefill"], **settings) as prefill,
-        ):
-            job = Job(prefill, decode)
-            result = {
-                "kv": str(given.kv),
-                "codebook": settings["codebook"] or "made of the first quarter of the tokens, which is not moved",
-                "link": name_of_link(given),
-                "page_tokens": given.page_tokens,
-                "repeat": given.repeat,
-                "prefill": job.source,
-                "decode": job.target,
-                "runs": measure(job, given.repeat, by_pages=given.engine == "mooncake"),
-                "routes": prefill.ask("routes"),
-            }
-    except WorkerFailed as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    print(json.dumps(result, indent=2) if given.json else text_of(result))
-    return 0
+    with (
+        Worker("decode", seed=2, gpu=gpus["decode"], **settings) as decode,
+        Worker("prefill", seed=1, gpu=gpus["prefill"], **settings) as prefill,
+    ):
+        job = Job(prefill, decode)
+        return {
+            "kv": str(given.kv),
+            "codebook": settings["codebook"] or "made of the first quarter of the tokens, which is not moved",
+            "link": name_of_link(given),
+            "page_tokens": given.page_tokens,
+            "repeat": given.repeat,
+            "prefill": job.source,
+            "decode": job.target,
+            "runs": measure(job, given.repeat, by_pages=given.engine == "mooncake"),
+            "routes": prefill.ask("routes"),
+        }
+
+
+def main() -> int:
+    given = arguments()
+    return report(lambda: run(given), text_of, given.json)
 
 
 if __name__ == "__main__":

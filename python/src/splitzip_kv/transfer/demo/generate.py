@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 from .engines import add_engine_options, check_engine_options, engine_settings, name_of_link
 from .processes import Worker, WorkerFailed
-from .runs import median_run, summary
+from .runs import median_run, report, summary
 
 SAMPLE = Path("data/smollm2-135m/wikitext2.szcb")
 KINDS = {"raw": False, "coded": True}
@@ -167,8 +166,7 @@ def text_of(result: dict[str, Any]) -> str:
     )
 
 
-def main() -> int:
-    given = arguments()
+def run(given: argparse.Namespace) -> dict[str, Any]:
     settings = {
         "model": given.model,
         "text": str(given.text),
@@ -179,34 +177,31 @@ def main() -> int:
         "threads": given.threads,
         **engine_settings(given),
     }
-    try:
-        with (
-            Worker("model_decode", seed=2, gpu=given.gpus[1], **settings) as decode,
-            Worker("model_prefill", seed=1, gpu=given.gpus[0], **settings) as prefill,
-        ):
-            source, target = prefill.answer(), decode.answer()
-            if source["text_tokens"] < max(given.prompt_tokens):
-                raise WorkerFailed(f"{given.text} has {source['text_tokens']} tokens, fewer than the longest prompt")
-            given.token_bytes = source["token_bytes"]
-            choose_route(prefill, decode, target["address"], given)
-            result = {
-                "model": Path(given.model).name,
-                "codebook": str(given.codebook),
-                "prefill": source,
-                "decode": target,
-                "link": name_of_link(given),
-                "repeat": given.repeat,
-                "new_tokens": given.new_tokens,
-                "rows": [measure(prefill, decode, target["address"], count, given) for count in given.prompt_tokens],
-                "routes": prefill.ask("routes"),
-            }
-    except WorkerFailed as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    print(json.dumps(result, indent=2) if given.json else text_of(result))
-    return 0
+    with (
+        Worker("model_decode", seed=2, gpu=given.gpus[1], **settings) as decode,
+        Worker("model_prefill", seed=1, gpu=given.gpus[0], **settings) as prefill,
+    ):
+        source, target = prefill.answer(), decode.answer()
+        if source["text_tokens"] < max(given.prompt_tokens):
+            raise WorkerFailed(f"{given.text} has {source['text_tokens']} tokens, fewer than the longest prompt")
+        given.token_bytes = source["token_bytes"]
+        choose_route(prefill, decode, target["address"], given)
+        return {
+            "model": Path(given.model).name,
+            "codebook": str(given.codebook),
+            "prefill": source,
+            "decode": target,
+            "link": name_of_link(given),
+            "repeat": given.repeat,
+            "new_tokens": given.new_tokens,
+            "rows": [measure(prefill, decode, target["address"], count, given) for count in given.prompt_tokens],
+            "routes": prefill.ask("routes"),
+        }
+
+
+def main() -> int:
+    given = arguments()
+    return report(lambda: run(given), text_of, given.json)
 
 
 if __name__ == "__main__":
