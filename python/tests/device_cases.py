@@ -4,7 +4,6 @@
 import numpy as np
 
 from splitzip_kv import ElementType, cuda
-from splitzip_kv.transfer import Part
 
 from transfer_cases import Tensor, some_tensors
 
@@ -24,16 +23,7 @@ class DeviceTensor(Tensor):
         array = self.on_device.get(id(side))
         if array is None:
             return super().part(side, codebook)
-        return Part(
-            array,
-            "page,token,head,dim",
-            key=self.key,
-            pages=side.pages,
-            tokens=self.tokens,
-            codebook=codebook,
-            type=ElementType.BF16,
-            tokens_per_unit=self.unit,
-        )
+        return self.part_of(array, side, codebook, ElementType.BF16)
 
     def look(self):
         for side in (self.source, self.target):

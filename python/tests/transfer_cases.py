@@ -9,7 +9,7 @@ import threading
 import ml_dtypes
 import numpy as np
 
-from splitzip_kv import Calibration, CodebookSet, Layout
+from splitzip_kv import Calibration, CodebookSet, ElementType, Layout
 from splitzip_kv.transfer import Options, Part, Receiver, Sender, TransferError
 from splitzip_kv.transfer.inprocess import Faults, Network
 
@@ -75,13 +75,18 @@ class Tensor:
         return Side(pool, rng.permutation(total)[:count], self.tokens)
 
     def part(self, side: Side, codebook=None) -> Part:
+        return self.part_of(side.pool, side, codebook)
+
+    def part_of(self, array, side: Side, codebook, type: ElementType | None = None) -> Part:
+        """Of memory that has the pool of a side."""
         return Part(
-            side.pool,
+            array,
             "page,token,head,dim",
             key=self.key,
             pages=side.pages,
             tokens=self.tokens,
             codebook=codebook,
+            type=type,
             tokens_per_unit=self.unit,
         )
 
