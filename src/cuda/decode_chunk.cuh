@@ -212,6 +212,34 @@ __device__ __forceinline__ uint32_t pack_nibbles(uint32_t bytes) {
   return ptx::permute(pairs, 0, 0x4420);
 }
 
+// Escapes among the codes of mode fixed4: nibbles of ones.
+__device__ __forceinline__ uint32_t count_ones(uint32_t codes) {
+  const uint32_t pairs = codes & codes >> 1;
+  return __popc(pairs & pairs >> 2 & 0x11111111);
+}
+
+// Mode fixed4: the escapes of a chunk. Most have none.
+struct EscapePlace {
+  bool any;
+  bool fits;       // they are as long as the variable part
+  bool ended;      // the bytes after the last one are zero
+  uint32_t first;  // of the lane
+};
+
+// Of a lane with `own` escapes; awaits the variable part, also where it is not read: the next chunk's takes its place.
+__device__ __forceinline__ EscapePlace place_escapes(uint32_t own, Staged part) {
+  EscapePlace place{ptx::any_lane(own != 0), false, false, 0};
+  uint32_t end = 0;
+  if (place.any) {
+    const uint32_t through = ptx::scan_add(own);
+    end = ptx::from_lane(through, 31), place.first = through - own;
+  }
+  part.await();
+  place.fits = (end + 3) / 4 == part.words;
+  place.ended = place.fits && (end % 4 == 0 || ptx::load_shared(part.variable + end / 4 * 4) >> (end % 4 * 8) == 0);
+  return place;
+}
+
 template <bool kFull, class Rows>
 __device__ __forceinline__ Decoded decode_fixed4(const Rows& rows, const ChunkJob& job, Staged part, uint32_t lane) {
   const uint32_t variable = part.variable, vectors = job.vectors;
@@ -221,22 +249,13 @@ __device__ __forceinline__ Decoded decode_fixed4(const Rows& rows, const ChunkJo
   for (uint32_t i = 0; i < 4; ++i) code[i] = kFull || 32 * i + lane < vectors ? ptx::load_4(codes + 128 * i) : 0;
   const Rests rests = Rests::load<kFull>(job, lane);
 
-  // Escapes: nibbles of ones. Most chunks have none.
   uint32_t own = 0;
 #pragma unroll
-  for (uint32_t i = 0; i < 4; ++i) {
-    const uint32_t pairs = code[i] & code[i] >> 1;
-    own += __popc(pairs & pairs >> 2 & 0x11111111);
-  }
-  const bool escapes = ptx::any_lane(own != 0);
-  uint32_t at = 0, end = 0;
-  if (escapes) {
-    const uint32_t through = ptx::scan_add(own);
-    end = ptx::from_lane(through, 31), at = through - own;
-  }
-  part.await();  // also where it is not read: the next chunk's takes its place
-  if ((end + 3) / 4 != part.words) return {0, false};
-  bool valid = end % 4 == 0 || ptx::load_shared(variable + end / 4 * 4) >> (end % 4 * 8) == 0;
+  for (uint32_t i = 0; i < 4; ++i) own += count_ones(code[i]);
+  const EscapePlace escapes = place_escapes(own, part);
+  if (!escapes.fits) return {0, false};
+  uint32_t at = escapes.first;
+  bool valid = escapes.ended;
 
   uint64_t content = 0;
 #pragma unroll
@@ -246,7 +265,7 @@ __device__ __forceinline__ Decoded decode_fixed4(const Rows& rows, const ChunkJo
     if (present) b = rows.bases(i);
     const uint32_t low = code[i] & 0x0f0f0f0f, high = code[i] >> 4 & 0x0f0f0f0f;
     uint32_t delta[2] = {ptx::permute(low, high, 0x5140), ptx::permute(low, high, 0x7362)};
-    if (escapes) {
+    if (escapes.any) {
       // A selector of four 2-bit codes takes code 3 from the queue; here the others keep their own byte.
       uint2 queue = read_bits(variable, 8 * at);
 #pragma unroll

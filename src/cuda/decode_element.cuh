@@ -192,23 +192,13 @@ __device__ __forceinline__ Decoded decode_fixed4_elements(const Rows& rows, cons
   load_codes<E, kFixed4, kFull>(job, lane, codes);
   const ElementRests<E, kFull> rests(tile, job, lane);
 
-  // Escapes: nibbles of ones. Most chunks have none.
-  const auto count_ones = [](uint32_t x) {
-    const uint32_t pairs = x & x >> 1;
-    return __popc(pairs & pairs >> 2 & 0x11111111);
-  };
   uint32_t own = 0;
 #pragma unroll
   for (int i = 0; i < 4; ++i) own += count_ones(codes[i].x) + count_ones(codes[i].y);
-  const bool escapes = ptx::any_lane(own != 0);
-  uint32_t at = 0, end = 0;
-  if (escapes) {
-    const uint32_t through = ptx::scan_add(own);
-    end = ptx::from_lane(through, 31), at = through - own;
-  }
-  part.await();  // also where it is not read: the next chunk's takes its place
-  if ((end + 3) / 4 != part.words) return {0, false};
-  bool valid = end % 4 == 0 || ptx::load_shared(variable + end / 4 * 4) >> (end % 4 * 8) == 0;
+  const EscapePlace escapes = place_escapes(own, part);
+  if (!escapes.fits) return {0, false};
+  uint32_t at = escapes.first;
+  bool valid = escapes.ended;
 
   uint64_t content = 0;
 #pragma unroll
@@ -219,7 +209,7 @@ __device__ __forceinline__ Decoded decode_fixed4_elements(const Rows& rows, cons
 #pragma unroll
     for (int q = 0; q < kQuads; ++q) {
       deltas[q] = quads[q];
-      if (!escapes) continue;
+      if (!escapes.any) continue;
       // Every escape takes the next byte of the variable part.
       const uint32_t ones = deltas[q] & deltas[q] >> 1, flags = ones & ones >> 2 & 0x01010101;
       const uint32_t before = flags * 0x01010100u;  // escapes among the bytes before each

@@ -108,22 +108,6 @@ __device__ __forceinline__ Decoded decode_chunk(const Rows& rows, const TileJob&
 }
 
 template <uint32_t kKernel>
-__device__ __forceinline__ Decoded decode_bf16(const TileJob& tile, const ChunkJob& job, uint32_t kind, uint32_t tables,
-                                               Staged part, uint32_t lane) {
-  const ChunkRows<kAligned> vectors(tile, job, lane);
-  if constexpr (kKernel == kTieredKernel) return decode_chunk<kTiered>(vectors, tile, job, kind, tables, part, lane);
-  if constexpr (kKernel == kFixed4Kernel) return decode_chunk<kFixed4>(vectors, tile, job, kind, tables, part, lane);
-  const ChunkRows<kValues> values(tile, job, lane);
-  switch (tile.tensor.mode) {
-    case kTiered: return decode_chunk<kTiered>(values, tile, job, kind, tables, part, lane);
-    case kFixed4: return decode_chunk<kFixed4>(values, tile, job, kind, tables, part, lane);
-    default: break;
-  }
-  return tile.tensor.access == kAligned ? decode_chunk<kRaw>(vectors, tile, job, kind, tables, part, lane)
-                                        : decode_chunk<kRaw>(values, tile, job, kind, tables, part, lane);
-}
-
-template <uint32_t kKernel>
 __device__ __forceinline__ Decoded decode_with(const TileJob& tile, const ChunkJob& job, uint32_t kind, uint32_t tables,
                                                Staged part, uint32_t lane) {
   if constexpr (kKernel > kRawKernel) {
@@ -134,7 +118,9 @@ __device__ __forceinline__ Decoded decode_with(const TileJob& tile, const ChunkJ
   } else if constexpr (kKernel > kGeneralKernel) {
     return decode_aligned_elements<Element<kKernel - kAlignedKernel>>(tile, job, kind, tables, part, lane);
   } else {
-    return decode_bf16<kKernel>(tile, job, kind, tables, part, lane);
+    return with_bf16_rows<kKernel>(tile, job, lane, [&](const auto& rows, auto mode) {
+      return decode_chunk<mode()>(rows, tile, job, kind, tables, part, lane);
+    });
   }
 }
 

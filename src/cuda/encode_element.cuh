@@ -259,26 +259,11 @@ __device__ __forceinline__ void encode_plain_elements(const Rows& rows, const Ti
 }
 
 // Mode raw: writes the plane.
-template <class Rows, class Post>
-__device__ __forceinline__ Encoded copy_elements(const Rows& rows, const ChunkJob& job, const Post& post,
-                                                 uint32_t lane) {
-  post.tell(0, lane);
-  uint64_t content = 0;
-  VectorsAhead<false, Rows> ahead(rows, job.vectors, lane);
-#pragma unroll
-  for (int i = 3; i >= 0; --i) {
-    const uint4 v = ahead[i];
-    if (32 * i + lane < job.vectors) ptx::store_16(job.rests + kVectorBytes * (32 * i + lane), v);
-    add_content(content, v, i);
-    ahead.release(i);
-  }
-  return {0, kKindRaw, fold_content(content, lane)};
-}
 template <class Post>
 __device__ __forceinline__ Encoded copy_elements(const TileJob& tile, const ChunkJob& job, const Post& post,
                                                  uint32_t lane) {
-  if (job.linear != 0) return copy_elements(LinearRows(job, lane), job, post, lane);
-  return copy_elements(ElementRows(tile, job, lane), job, post, lane);
+  if (job.linear != 0) return copy_raw(LinearRows(job, lane), job, post, lane);
+  return copy_raw(ElementRows(tile, job, lane), job, post, lane);
 }
 
 template <class E, bool kFull, class Rows, class Post>

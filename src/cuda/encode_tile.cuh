@@ -89,26 +89,6 @@ __device__ __forceinline__ void write_variable(const Batch& batch, const TileJob
   }
 }
 
-// f(rows, mode) with the constants that belong to the kernel's tiles.
-template <uint32_t kKernel, class Post>
-__device__ __forceinline__ Encoded encode_bf16(const TileJob& tile, const ChunkJob& job, uint32_t pair_table,
-                                               const Post& post, uint32_t variable, uint32_t lane) {
-  const ChunkRows<kAligned> vectors(tile, job, lane);
-  if constexpr (kKernel == kTieredKernel)
-    return encode_chunk<kTiered>(vectors, tile, job, pair_table, post, variable, lane);
-  if constexpr (kKernel == kFixed4Kernel)
-    return encode_chunk<kFixed4>(vectors, tile, job, pair_table, post, variable, lane);
-  const ChunkRows<kValues> values(tile, job, lane);
-  switch (tile.tensor.mode) {
-    case kTiered: return encode_chunk<kTiered>(values, tile, job, pair_table, post, variable, lane);
-    case kFixed4: return encode_chunk<kFixed4>(values, tile, job, pair_table, post, variable, lane);
-    default: break;
-  }
-  return tile.tensor.access == kAligned ? encode_chunk<kRaw>(vectors, tile, job, pair_table, post, variable, lane)
-                                        : encode_chunk<kRaw>(values, tile, job, pair_table, post, variable, lane);
-}
-
-// The same for tiles of any type.
 template <uint32_t kKernel, class Post>
 __device__ __forceinline__ Encoded encode_with(const TileJob& tile, const ChunkJob& job, uint32_t pair_table,
                                                const Post& post, uint32_t variable, uint32_t lane) {
@@ -120,7 +100,9 @@ __device__ __forceinline__ Encoded encode_with(const TileJob& tile, const ChunkJ
   } else if constexpr (kKernel > kGeneralKernel) {
     return encode_aligned_elements<Element<kKernel - kAlignedKernel>>(tile, job, pair_table, post, variable, lane);
   } else {
-    return encode_bf16<kKernel>(tile, job, pair_table, post, variable, lane);
+    return with_bf16_rows<kKernel>(tile, job, lane, [&](const auto& rows, auto mode) {
+      return encode_chunk<mode()>(rows, tile, job, pair_table, post, variable, lane);
+    });
   }
 }
 

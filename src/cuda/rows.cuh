@@ -6,6 +6,8 @@
 // bases, 16 bytes a vector.
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/tile.cuh"
 
 namespace splitzip::cuda {
@@ -167,5 +169,23 @@ class ChunkRows<kValues> {
   const ChunkJob& job_;
   uint32_t lane_;
 };
+
+// f(rows, mode) with the constants that belong to the tiles of a BF16 kernel.
+template <uint32_t kKernel, class F>
+__device__ __forceinline__ auto with_bf16_rows(const TileJob& tile, const ChunkJob& job, uint32_t lane, const F& f) {
+  using Tiered = std::integral_constant<uint32_t, kTiered>;
+  using Fixed4 = std::integral_constant<uint32_t, kFixed4>;
+  using Raw = std::integral_constant<uint32_t, kRaw>;
+  const ChunkRows<kAligned> vectors(tile, job, lane);
+  if constexpr (kKernel == kTieredKernel) return f(vectors, Tiered());
+  if constexpr (kKernel == kFixed4Kernel) return f(vectors, Fixed4());
+  const ChunkRows<kValues> values(tile, job, lane);
+  switch (tile.tensor.mode) {
+    case kTiered: return f(values, Tiered());
+    case kFixed4: return f(values, Fixed4());
+    default: break;
+  }
+  return tile.tensor.access == kAligned ? f(vectors, Raw()) : f(values, Raw());
+}
 
 }  // namespace splitzip::cuda
