@@ -51,16 +51,18 @@ def table1(result):
 def gpu_rows(path):
     """Of the first cache and layout that were measured."""
     measured = json.loads(path.read_text())
-    rows = [row for row in measured["rows"] if row["group"] in ("main", "nvcomp", "paper") and "failure" not in row]
+    named = {"main": "splitzip ", "nvcomp": "nvCOMP ", "paper": "the ", "dfloat11": ""}
+    rows = [row for row in measured["rows"] if row["group"] in named and "failure" not in row]
     for row in rows:
         if any(row[key] != rows[0][key] for key in ("data", "layout", "bytes")):
             continue
-        if row["group"] == "paper" and row["codec"] != gpu_page.PAPER:
+        if row["group"] in ("paper", "dfloat11") and not row["codec"].startswith((gpu_page.PAPER, "DFloat11")):
             continue  # measured again beside it
-        name = {"main": "splitzip ", "nvcomp": "nvCOMP ", "paper": "the "}[row["group"]] + row["codec"]
+        name = named[row["group"]] + row["codec"]
         if row.get("checksums") is False:
             name += ", no checksums"
-        speeds = [f"{row['bytes'] / row[way]['us'][1] / 1000:,.0f}" for way in ("encode", "decode")]
+        speeds = [row["bytes"] / row[way]["us"][1] / 1000 for way in ("encode", "decode")]
+        speeds = [f"{speed:,.0f}" if speed >= 1 else f"{speed:.4f}" for speed in speeds]
         yield [name, f"{row['ratio']:.3f}", *speeds, f"measured, {measured['device']}, `{path.name}`"]
 
 

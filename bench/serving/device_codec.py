@@ -48,7 +48,7 @@ class Batch(ctypes.Structure):
     _fields_ = [
         ("struct_size", c_size_t), ("requests", c_void_p), ("rows", c_void_p), ("results", c_void_p), ("failed", c_void_p),
         ("workspace", c_void_p), ("workspace_bytes", c_uint64), ("max_total_tokens", c_uint64), ("request_count", c_uint32),
-        ("max_sms", c_uint32), ("checksums", c_int32), ("reserved", c_int32),
+        ("max_sms", c_uint32), ("checksums", c_int32), ("budgets", c_int32),
     ]  # fmt: skip
 
 
@@ -60,7 +60,9 @@ class FrameSizes(ctypes.Structure):
 
 
 class EncodeOptions(ctypes.Structure):
-    _fields_ = [("struct_size", c_size_t), ("nonce", c_uint64), ("checksums", c_int32), ("workers", c_void_p)]
+    _fields_ = [
+        ("struct_size", c_size_t), ("nonce", c_uint64), ("checksums", c_int32), ("budget", c_int32), ("workers", c_void_p),
+    ]  # fmt: skip
 
 
 class Slot(ctypes.Structure):
@@ -96,7 +98,7 @@ class Codec:
         self.table = c_void_p()
         self._call("splitzip_cuda_table_create", tensors, layouts, None, c_size_t(len(pool)), byref(self.table), None)
         sizes = FrameSizes(ctypes.sizeof(FrameSizes))
-        options = EncodeOptions(ctypes.sizeof(EncodeOptions), 0, checksums, None)
+        options = EncodeOptions(ctypes.sizeof(EncodeOptions), 0, checksums, 0, None)
         self._call("splitzip_get_frame_sizes", tensors, c_size_t(len(pool)), byref(options), byref(sizes), None)
         self.bound = sizes.bound_bytes
         self.frames = [torch.empty(self.bound, dtype=torch.uint8, device="cuda") for _ in range(slots)]
