@@ -124,7 +124,7 @@ void bind_cuda(nb::module_& module) {
              std::uint64_t frame_bytes, std::uint64_t frame_bytes_stride, std::uint64_t nonces,
              std::uint64_t first_blocks, std::uint64_t results, std::uint64_t failed, std::uint64_t workspace,
              std::uint64_t workspace_bytes, std::uint32_t request_count, std::uint64_t max_total_tokens,
-             std::uint32_t max_sms, bool checksums, std::uint64_t stream) {
+             std::uint32_t max_sms, bool checksums, std::uint64_t stream, bool budgets) {
             self.code_paged({std::move(caches),
                              page_table,
                              page_table_stride,
@@ -139,7 +139,7 @@ void bind_cuda(nb::module_& module) {
                              nonces,
                              first_blocks,
                              {0, 0, results, failed, workspace, workspace_bytes, max_total_tokens, request_count,
-                              max_sms, checksums}},
+                              max_sms, checksums, budgets}},
                             decoding, stream);
           },
           NoGil(), nb::arg("decoding"), nb::arg("caches"), nb::arg("page_table"), nb::arg("page_table_stride"),
@@ -147,7 +147,7 @@ void bind_cuda(nb::module_& module) {
           nb::arg("frame_stride"), nb::arg("frame_capacity"), nb::arg("frame_bytes"), nb::arg("frame_bytes_stride"),
           nb::arg("nonces"), nb::arg("first_blocks"), nb::arg("results"), nb::arg("failed"), nb::arg("workspace"),
           nb::arg("workspace_bytes"), nb::arg("request_count"), nb::arg("max_total_tokens"), nb::arg("max_sms"),
-          nb::arg("checksums"), nb::arg("stream"));
+          nb::arg("checksums"), nb::arg("stream"), nb::arg("budgets"));
 }
 
 }  // namespace splitzip::python

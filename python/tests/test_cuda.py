@@ -232,6 +232,83 @@ def test_many_requests_in_one_call(books, pool):
     assert np.array_equal(found, expected)
 
 
+@pytest.mark.parametrize("budgets", [False, True])
+def test_page_tables(books, pool, budgets):
+    """What the operators for PyTorch call: requests as rows of a page table, with lengths, or as budgets."""
+    lengths, numbers = (40, -1, 16, 33), [[4, 1, 9], [0, 0, 0], [0, 0, 0], [2, 7, 3]]
+    layout = Layout(pool[0], "page,token,head,dim", pages=range(12), type=ElementType.BF16)
+    tensor = layout.tensor(books.find("BF16"), tokens_per_unit=16, tensor_key=7)
+    frames = []
+    for number, (length, pages) in enumerate(zip(lengths, numbers, strict=True)):
+        one = dataclasses.replace(tensor, tokens=max(length, 0), first_block=5 + number)
+        place = Layout(pool[0], "page,token,head,dim", pages=pages, type=ElementType.BF16)
+        frames.append(bytes(encode([one], [place], nonce=90 + number)) if length >= 0 else b"")
+    count, capacity = len(lengths), (len(frames[3]) + 15) // 16 * 16  # too little for the longest one
+    source, target = on_device(pool[0]), on_device(np.zeros_like(pool[0]))
+    page_table, counts, nonces, blocks = map(
+        on_device,
+        (
+            np.array(numbers, np.uint32),
+            np.array(lengths, np.int32).view(np.uint32),
+            np.arange(90, 90 + count, dtype=np.uint64),
+            np.arange(5, 5 + count, dtype=np.uint64),
+        ),
+    )
+    rows = on_device(np.full((count, capacity), 0xA5, np.uint8))
+    results, failed = cuda.Memory(16 * count), cuda.Memory(4)
+    stream = cuda.Stream()
+
+    def code(decoding, array, sizes):
+        place = Layout(array, "page,token,head,dim", pages=[], type=ElementType.BF16)
+        table = splitzip_kv._core.CudaTable([tensor], [place], [0], [array.address], 0)
+        workspace = cuda.Memory(table.paged_workspace(count, 0, decoding))
+        table.code_paged(
+            decoding,
+            [array.address],
+            page_table.address,
+            3,
+            3,
+            counts.address,
+            False,
+            rows.address,
+            capacity,
+            capacity,
+            0 if sizes is None else sizes.address,
+            0 if sizes is None else 1,
+            nonces.address,
+            blocks.address,
+            results.address,
+            failed.address,
+            workspace.address,
+            workspace.nbytes,
+            count,
+            0,
+            0,
+            True,
+            stream.handle,
+            budgets,
+        )
+        stream.synchronize()
+        return on_host(cuda.Array(results, 0, (count, 2), "<u8"))
+
+    made = code(False, source, None)
+    over = splitzip_kv.OverBudget if budgets else splitzip_kv.OutputTooSmall
+    assert made[:, 1].tolist() == [over.status, 0, 0, 0]
+    assert made[:, 0].tolist() == [48 if budgets else 0, 0, len(frames[2]), len(frames[3])]
+    written = on_host(rows)
+    for row, frame in list(zip(written, frames, strict=True))[2:]:
+        assert row[: len(frame)].tobytes() == frame
+        assert (row[len(frame) :] == (0 if budgets else 0xA5)).all()
+    assert (written[1] == 0xA5).all()
+    back = code(True, target, None if budgets else on_device(made[:, 0].copy()))
+    if budgets:
+        assert back[:, 1].tolist() == [over.status, 0, 0, 0]
+    else:
+        assert back[0, 1] != 0 and back[1:, 1].tolist() == [0, 0, 0]
+    found = on_host(target)
+    assert np.array_equal(found[[0, 2, 7]], pool[0][[0, 2, 7]]) and np.array_equal(found[3, 0], pool[0][3, 0])
+
+
 def test_dlpack(books, coder, pool):
     cupy = pytest.importorskip("cupy")
 

@@ -230,6 +230,48 @@ def test_modes_and_one_failure(books, mode, device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_budgets(books, device):
+    """Rows of one length, of which all is written: frames that fit and zeros, marks, nothing where a request is skipped."""
+    case = Case("K and V in each page, NHD", books, device)
+    table = case.table(as_torch(case.host, device))
+    budget = len(case.expected(0)) + 1000
+    buffers = table.buffers(len(COUNTS), frame_bytes=budget)
+    buffers.frames.fill_(0xA5)
+    pages, counts = case.on_device(case.page_table), case.counts()
+    with pytest.raises(splitzip_kv.InvalidArgument, match="nonces"):
+        table.encode(pages, counts, buffers, budgets=True)
+    table.encode(pages, counts, buffers, budgets=True, **case.options())
+    over = splitzip_kv.OverBudget.status
+    assert buffers.statuses.tolist() == [0, 0, 0, over, 0] and int(buffers.failed[0]) == 1
+    with pytest.raises(splitzip_kv.OverBudget, match="request 3"):
+        buffers.check()
+    rows, sizes = buffers.frames.cpu().numpy(), buffers.frame_bytes.tolist()
+    for request, (row, size, count) in enumerate(zip(rows, sizes, COUNTS, strict=True)):
+        if count < 0:
+            assert (row == 0xA5).all()
+        elif request == 3:
+            assert size == 48 and not row[48:].any()
+            with pytest.raises(splitzip_kv.OverBudget):
+                splitzip_kv.Frame(row, expected_nonce=int(case.nonces[3]) % 2**64, budget=True)
+        else:
+            assert row[:size].tobytes() == case.expected(request) and not row[size:].any()
+
+    target = as_torch(np.zeros_like(case.host), device)
+    written = table.buffers(len(COUNTS), frame_bytes=16)
+    case.table(target).decode(pages, counts, buffers.frames, None, written, **case.options())
+    assert written.statuses.tolist() == [0, 0, 0, over, 0] and int(written.failed[0]) == 1
+    used = case.page_table[0][: COUNTS[0] // PAGE_TOKENS]
+    assert np.array_equal(as_numpy(target)[used], case.host[used])
+
+    case.nonces += 1  # another transfer, which has not come yet
+    with pytest.raises(splitzip_kv.InvalidArgument, match="nonces"):
+        case.table(target).decode(pages, counts, buffers.frames, None, written)
+    case.table(target).decode(pages, counts, buffers.frames, None, written, **case.options())
+    late = splitzip_kv.NonceMismatch.status
+    assert written.statuses.tolist() == [late, late, 0, late, late]
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_a_head_slice_and_odd_alignment(books, device):
     """A view that starts in the middle of a row, and a cache that does not start at a multiple of 16 bytes."""
     host = bits(values((8, 4, 6, DIM)))
@@ -292,6 +334,11 @@ def test_opcheck(books, device):
     frames, *others = vars(written).values()
     given = (table.handle, table.caches, case.on_device(case.page_table), case.counts(), buffers.frames)
     given = (*given, buffers.frame_bytes.clone(), *others)
+    torch.library.opcheck(torch.ops.splitzip.decode.default, given, case.options())
+    torch.library.opcheck(
+        torch.ops.splitzip.encode.default, arguments(case, table, buffers), {**case.options(), "budgets": True}
+    )
+    given = (*given[:5], None, *others)
     torch.library.opcheck(torch.ops.splitzip.decode.default, given, case.options())
 
 
@@ -414,9 +461,10 @@ def test_coder_with_tensors_of_torch(books):
     assert cuda.Coder().encode([layout.tensor(book)], [layout]) == encode([expected.tensor(book)], [expected])
 
 
-def test_the_example():
+@pytest.mark.parametrize("name", ["paged_cache", "budgets"])
+def test_the_examples(name):
     """With a GPU and without."""
-    example = Path(__file__).resolve().parents[2] / "examples/torch/paged_cache.py"
+    example = Path(__file__).resolve().parents[2] / f"examples/torch/{name}.py"
     if not example.exists():
         pytest.skip("only the package is here")
     for visible in ("", "0") if HAS_GPU else ("",):

@@ -273,6 +273,7 @@ class CudaTable:
         max_sms: int,
         checksums: bool,
         stream: int,
+        budgets: bool,
     ) -> None:
         """Requests and rows from a page table with a row for each request, by a kernel of its own: see csrc/cuda.hpp."""
 

@@ -37,6 +37,7 @@ from ._errors import (
     InternalError,
     InvalidArgument,
     InvalidLayout,
+    OverBudget,
     SplitzipError,
     TooLarge,
     TrailingBytes,
@@ -45,6 +46,7 @@ from ._layout import TYPES, axis_numbers
 from ._tensor import Tensor
 
 ALIGNMENT = 16  # of frames
+MARK_BYTES = 48  # what is in a budget that the frame did not fit in
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,6 +172,7 @@ class Table:
         max_total_tokens: int = 0,
         checksums: bool = True,
         max_sms: int = 0,
+        budgets: bool = False,
     ) -> None:
         """Encode request i, whose first token_counts[i] tokens lie in the pages page_table[i], to buffers.frames[i].
 
@@ -177,6 +180,10 @@ class Table:
         request. `nonces` and `first_blocks` (int64 [requests], 0 by default) are those of `encode` and `Tensor`. All
         on the device of the caches or pinned. `max_total_tokens` is what the workspace was made for, `max_sms` leaves
         the other multiprocessors to others. What is wrong with a request shows in its status; wrong arguments raise.
+
+        With `budgets` each row of frames is a budget: all of it is written, so that it can be sent as it is before
+        anyone knows its results: the frame and zeros, or a mark and zeros where the frame does not fit, whose status is
+        OverBudget.status. Nonces are needed then, other ones for each transfer.
         """
         torch.ops.splitzip.encode(
             self.handle,
@@ -192,6 +199,7 @@ class Table:
             max_total_tokens=max_total_tokens,
             checksums=checksums,
             max_sms=max_sms,
+            budgets=budgets,
         )
 
     def decode(
@@ -199,7 +207,7 @@ class Table:
         page_table: torch.Tensor,
         token_counts: torch.Tensor,
         frames: torch.Tensor,
-        frame_bytes: torch.Tensor,
+        frame_bytes: torch.Tensor | None,
         buffers: Buffers,
         *,
         nonces: torch.Tensor | None = None,
@@ -213,6 +221,9 @@ class Table:
         Results, counter and workspace of `buffers` are used, and must be other memory than `frame_bytes`. Table, token
         counts, nonces, first blocks and checksums say what the frame must be. A request that fails leaves its own
         pages in an unspecified state and all others as they are. The rest is as for `encode`.
+
+        Without `frame_bytes` (None) the rows of frames are budgets that `encode` has filled; a status of
+        OverBudget.status says that the sender's frame did not fit.
         """
         torch.ops.splitzip.decode(
             self.handle,
@@ -324,6 +335,7 @@ class _Call:
         workspace: torch.Tensor,
         nonces: torch.Tensor | None,
         first_blocks: torch.Tensor | None,
+        budgets: bool,
     ) -> None:
         table = _tables.get(handle)
         if table is None:
@@ -332,6 +344,7 @@ class _Call:
         self.caches, self.page_table, self.token_counts = caches, page_table, token_counts
         self.frames, self.frame_bytes, self.results, self.failed = frames, frame_bytes, results, failed
         self.workspace, self.nonces, self.first_blocks = workspace, nonces, first_blocks
+        self.budgets = budgets
         self.addresses = [cache.data_ptr() for cache in caches]
         # Those of the table's own caches are theirs, since it keeps them.
         if self.addresses != table._addresses and ([_shape(cache) for cache in caches] != table._shapes):
@@ -343,6 +356,8 @@ class _Call:
         self._demand("results", results, (torch.int64,), (count, 2))
         self._demand("failed", failed, (torch.int32,), (1,))
         self._demand("workspace", workspace, (torch.uint8,), (workspace.shape[0],))
+        if budgets and nonces is None:
+            raise InvalidArgument("budgets need nonces: nothing else tells a frame from the one that was there before")
         if nonces is not None:
             self._demand("nonces", nonces, (torch.int64,), (count,))
         if first_blocks is not None:
@@ -401,6 +416,7 @@ class _Call:
             max_sms,
             checksums,
             torch.cuda.current_stream(table.device).cuda_stream,
+            self.budgets,
         )
 
     def on_cpu(self, decoding: bool, checksums: bool) -> None:
@@ -414,6 +430,7 @@ class _Call:
                     size = self._one(request, tokens, decoding, checksums)
                 except SplitzipError as error:
                     status = error.status
+                    size = MARK_BYTES if isinstance(error, OverBudget) and not decoding else 0
                     failed += 1
             self.results[request, 0], self.results[request, 1] = size, status
         self.failed[0] = failed
@@ -430,12 +447,11 @@ class _Call:
         tensors, layouts = [tensor for tensor, _ in placed], [layout for _, layout in placed]
         row = self.frames[request].numpy()
         if not decoding:
-            return encode_into(tensors, layouts, row, nonce, checksums, None)
-        assert self.frame_bytes is not None
-        length = int(self.frame_bytes[request]) % 2**64
+            return encode_into(tensors, layouts, row, nonce, checksums, None, self.budgets)
+        length = len(row) if self.frame_bytes is None else int(self.frame_bytes[request]) % 2**64
         if length > len(row):
             raise TrailingBytes(f"a frame of {length} bytes in {len(row)}")
-        frame = FrameBase(row[:length], expected_nonce=nonce)
+        frame = FrameBase(row[:length], expected_nonce=nonce, budget=self.budgets)
         if frame.has_checksums != checksums:
             raise GeometryMismatch("the frame has checksums, or has none")
         frame.decode(tensors, layouts)
@@ -456,6 +472,7 @@ def _kernel(decoding: bool, on_gpu: bool) -> Callable[..., None]:
         max_total_tokens: int = 0,
         checksums: bool = True,
         max_sms: int = 0,
+        budgets: bool = False,
     ) -> None:
         lengths, results, failed, workspace = rest if decoding else (None, *rest)
         call = _Call(
@@ -470,6 +487,7 @@ def _kernel(decoding: bool, on_gpu: bool) -> Callable[..., None]:
             workspace,
             nonces,
             first_blocks,
+            lengths is None if decoding else budgets,
         )
         if on_gpu:
             call.on_gpu(decoding, max_total_tokens, checksums, max_sms)
@@ -490,8 +508,8 @@ def _register() -> Any:
     options = "Tensor? nonces=None, Tensor? first_blocks=None, SymInt max_total_tokens=0, bool checksums=True"
     options = f"*, {options}, SymInt max_sms=0"
     schemas = (
-        f"encode(int table, Tensor[] caches, {given}, Tensor(a!) frames, {written}, {options}) -> ()",
-        f"decode(int table, Tensor(a!)[] caches, {given}, Tensor frames, Tensor frame_bytes, {written}, {options})"
+        f"encode(int table, Tensor[] caches, {given}, Tensor(a!) frames, {written}, {options}, bool budgets=False) -> ()",
+        f"decode(int table, Tensor(a!)[] caches, {given}, Tensor frames, Tensor? frame_bytes, {written}, {options})"
         " -> ()",
     )
     # Compiled code has to pass the caches with the strides that they have.
