@@ -77,9 +77,12 @@ def test_moved(route, where):
 
 
 @needs_gpu
-@pytest.mark.parametrize("change", [{"raw": True}, {"checksums": False}], ids=lambda change: next(iter(change)))
-def test_raw_and_without_checksums(change):
-    with PeerPair(**change) as pair:
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize(
+    "change", [{"raw": True}, {"checksums": False}, {"budget_margin": 0.01}], ids=lambda change: next(iter(change))
+)
+def test_raw_and_without_checksums_and_with_budgets(change, route):
+    with PeerPair((route,), **change) as pair:
         for seed in range(4):
             tensors = device_tensors(seed)
             assert pair.move(f"request {seed}", tensors) == [None, None]

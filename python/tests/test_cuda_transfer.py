@@ -17,9 +17,10 @@ from transfer_cases import Pair
 pytestmark = pytest.mark.skipif(not cuda.is_available(), reason=cuda.problem() or "")
 
 
+@pytest.mark.parametrize("margin", [None, 0.1], ids=["", "budgets"])
 @pytest.mark.parametrize("where", [("source", "target"), ("source",), ("target",), ("mixed",)], ids="-".join)
-def test_moved(where):
-    with Pair(resend_interval=5.0, pinned=True, shadow=2) as pair:
+def test_moved(where, margin):
+    with Pair(resend_interval=5.0, pinned=True, shadow=2, budget_margin=margin) as pair:
         for seed in range(8):
             tensors = device_tensors(seed, where)
             assert pair.move(f"request {seed}", tensors) == [None, None]
@@ -27,9 +28,10 @@ def test_moved(where):
         assert not +pair.sender.counters and not +pair.receiver.counters
 
 
-def test_faults_are_survived_or_reported():
+@pytest.mark.parametrize("margin", [None, 0.0], ids=["", "budgets"])
+def test_faults_are_survived_or_reported(margin):
     """On a network that damages, drops and repeats, a transfer ends with every bit right or with errors."""
-    with Pair(Faults(dict.fromkeys((*WRITE_FAULTS, *MESSAGE_FAULTS), 0.03), seed=4)) as pair:
+    with Pair(Faults(dict.fromkeys((*WRITE_FAULTS, *MESSAGE_FAULTS), 0.03), seed=4), budget_margin=margin) as pair:
         done = 0
         for seed in range(10):
             tensors = device_tensors(seed, ("source", "target"))

@@ -83,6 +83,38 @@ def test_slots_that_are_told_are_those_that_the_library_would_choose(mode):
         assert with_slots(tensor, layout).slot_words == chosen.slot_words
 
 
+def test_budgets():
+    """Frames of one shape have one length, whatever they hold, and another nobody is told; noise goes in mode raw."""
+    with Pair(resend_interval=5.0, shadow=2, budget_margin=0.05) as pair:
+        tensors = tensors_of(*[64] * 9)
+        noise = tensors[4].source.pool.view(np.uint16)
+        noise[:] = np.random.default_rng(1).integers(0, 1 << 16, noise.shape)
+        incoming = pair.expect("a", tensors)
+        request = pair.sender.start(pair.receiver.address, "a")
+        lengths = []
+        for part in pair.parts(tensors):
+            before = request.report.wire_bytes
+            request.send([part])
+            lengths.append(request.report.wire_bytes - before)
+        sent, received = request.finish(), incoming.wait()
+        assert_moved(tensors)
+        assert sent.wire_bytes == received.wire_bytes == sum(lengths)
+        raw_bytes = pair.parts(tensors)[0].raw_bytes
+        budget = lengths[0]
+        assert lengths == [budget] * 4 + [lengths[4]] + [budget] * 4
+        assert budget % 16 == 0 and budget < 0.8 * raw_bytes < raw_bytes < lengths[4]
+        assert +pair.sender.counters == {"over_budget_frames": 1} and not +pair.receiver.counters
+
+
+def test_budgets_of_requests_of_all_shapes():
+    with Pair(resend_interval=5.0, budget_margin=0.02) as pair:
+        for number in range(20):
+            tensors = some_tensors(RNG)
+            assert pair.move(f"request {number}", tensors) == [None, None]
+            assert_moved(tensors)
+        assert pair.sender.metrics.sum("frames_total", coding="coded") > 0 and not +pair.receiver.counters
+
+
 def test_layers_can_be_used_before_the_last_one_is_there():
     with Pair() as pair:
         tensors = tensors_of(100, 100)
@@ -477,7 +509,7 @@ RECORD = messages.TensorRecord(0, 0, 0, 64, 64, 64, 0, 3, 1, 0, 0)
         messages.Offer(1, "a"),
         messages.Accept(1),
         messages.Welcome(0, 1, "", "", (), ()),
-        messages.Chunk(1, 0, 1, 0, 1, 100, (RECORD,)),
+        messages.Chunk(1, 0, 1, 0, 1, 100, 0, (RECORD,)),
     ],
     ids=lambda message: type(message).__name__,
 )
@@ -510,7 +542,7 @@ def test_chunks_that_cannot_be(changes):
         assert isinstance(say(HELLO), messages.Welcome)
         incoming = pair.expect("a", tensors_of(64))
         assert isinstance(say(messages.Offer(1, "a")), messages.Accept)
-        chunk = messages.Chunk(1, 0, 1, 0, HELLO.session << 32 | 1, 100, (RECORD,))
+        chunk = messages.Chunk(1, 0, 1, 0, HELLO.session << 32 | 1, 100, 0, (RECORD,))
         assert isinstance(say(dataclasses.replace(chunk, **changes)), messages.Fail)
         with pytest.raises(TransferError) as caught:
             incoming.wait()

@@ -38,10 +38,11 @@ def run(faults, seed=3, transfers=6, **options):
     return arrived, codes, counters
 
 
+@pytest.mark.parametrize("margin", [None, 0.02], ids=["", "budgets"])
 @pytest.mark.parametrize("fault", WRITE_FAULTS)
-def test_writes_that_go_wrong_sometimes(fault):
+def test_writes_that_go_wrong_sometimes(fault, margin):
     faults = Faults({fault: 0.4}, seed=5)
-    arrived, codes, counters = run(faults, attempts=20)
+    arrived, codes, counters = run(faults, attempts=20, budget_margin=margin)
     assert faults.struck[fault] > 0
     assert arrived == 6 and not codes
     if fault in ("drop", "fail", "corrupt", "cut", "stale"):

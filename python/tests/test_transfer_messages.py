@@ -52,7 +52,7 @@ EXAMPLES = [
     Refuse(8, "no"),
     Offer(1, "request ä"),
     Accept(2**32 - 1),
-    Chunk(1, 0, 1, 3, 2**64 - 1, 4096, (RECORD, dataclasses.replace(RECORD, mode=0, codebook_hash=0, slot_words=0))),
+    Chunk(1, 0, 1, 3, 2**64 - 1, 4096, 1, (RECORD, dataclasses.replace(RECORD, mode=0, codebook_hash=0, slot_words=0))),
     Ack(1, 2, 3),
     Nak(1, 2, 3, 4, "checksum"),
     End(1, 60),
@@ -123,7 +123,7 @@ def test_lengths_are_not_believed():
     with pytest.raises(MessageError, match="list of"):
         unpack(with_body(Hello.kind, struct.pack("<HHHIH", messages.PROTOCOL, 0, 0, 1, 0) + count))
     with pytest.raises(MessageError, match="chunk of"):
-        unpack(with_body(Chunk.kind, bytes(32) + count))
+        unpack(with_body(Chunk.kind, bytes(36) + count))
     with pytest.raises(MessageError, match="text of"):
         unpack(with_body(Offer.kind, bytes(4) + b"\xff\xff" + bytes(65535)))
     with pytest.raises(MessageError, match="UTF-8"):
@@ -150,7 +150,12 @@ def test_lengths_are_not_believed():
 )
 def test_geometry_that_cannot_be(change):
     with pytest.raises(MessageError):
-        unpack(pack(Chunk(1, 0, 1, 0, 1, 100, (dataclasses.replace(RECORD, **change),))))
+        unpack(pack(Chunk(1, 0, 1, 0, 1, 100, 0, (dataclasses.replace(RECORD, **change),))))
+
+
+def test_unknown_flags():
+    with pytest.raises(MessageError, match="flags"):
+        unpack(pack(Chunk(1, 0, 1, 0, 1, 100, 2, (RECORD,))))
 
 
 def test_another_version_is_told_from_damage():

@@ -235,11 +235,13 @@ class Coder:
         *,
         nonce: int = 0,
         checksums: bool = True,
+        budget: bool = False,
     ) -> int:
         """As `encode`, to memory of this or another GPU at a multiple of 16; returns the length of the frame."""
         check_on_device(tensors, layouts, False)
+        request = (frame.address, frame.nbytes, nonce)
         with self._lock:
-            return size_of(self._launch(False, tensors, layouts, (frame.address, frame.nbytes, nonce), checksums))
+            return size_of(self._launch(False, tensors, layouts, request, checksums, budget))
 
     def decode(self, frame: Frame, tensors: Sequence[Tensor], layouts: Sequence[Layout]) -> None:
         """As `frame.decode(tensors, layouts)`. The frame is copied to the GPU and checked there again, so that nobody
@@ -253,15 +255,24 @@ class Coder:
             _core.cuda_copy(place, place_of(frame.data)[0], frame.size, self._stream.handle)
             size_of(self._launch(True, tensors, layouts, (place, frame.size, frame.nonce), frame.has_checksums))
 
-    def decode_from(self, frame: Array, nonce: int, tensors: Sequence[Tensor], layouts: Sequence[Layout]) -> None:
-        """The frame `nonce` that fills memory of this or another GPU, whoever may write to it meanwhile.
+    def decode_from(
+        self,
+        frame: Array,
+        nonce: int,
+        tensors: Sequence[Tensor],
+        layouts: Sequence[Layout],
+        *,
+        budget: bool = False,
+    ) -> None:
+        """The frame `nonce` that fills memory of this or another GPU, or was encoded to it with a budget, whoever may
+        write to it meanwhile.
 
         Raises SplitzipError unless it was that frame in the beginning and still is at the end: what was decoded is
         then its content."""
         check_on_device(tensors, layouts, True)
         with self._lock:
             for checksums in (self._checksums, not self._checksums):
-                status = self._decode_and_look(frame, nonce, tensors, layouts, checksums)
+                status = self._decode_and_look(frame, nonce, tensors, layouts, checksums, budget)
                 if self._head.tobytes() == head_of_frame(nonce, checksums):
                     self._checksums = checksums
                     if status:
@@ -270,11 +281,17 @@ class Coder:
         raise NonceMismatch(f"the memory does not hold the frame with nonce {nonce}")
 
     def _decode_and_look(
-        self, frame: Array, nonce: int, tensors: Sequence[Tensor], layouts: Sequence[Layout], checksums: bool
+        self,
+        frame: Array,
+        nonce: int,
+        tensors: Sequence[Tensor],
+        layouts: Sequence[Layout],
+        checksums: bool,
+        budget: bool,
     ) -> int:
         request = (frame.address, frame.nbytes, nonce)
         look = (int(self._head.ctypes.data), frame.address, min(HEAD_BYTES, frame.nbytes))
-        return self._launch(True, tensors, layouts, request, checksums, look=look)[1]
+        return self._launch(True, tensors, layouts, request, checksums, budget, look=look)[1]
 
     def copy(self, destination: Any, source: Any) -> None:
         """Copy between memory in one piece, of a GPU or of the host, and wait until it is done."""

@@ -30,37 +30,56 @@ class Coding:
         out: Any = None,
         nonce: int = 0,
         checksums: bool = True,
+        budget: bool = False,
     ) -> memoryview:
         coder = self._coder(layouts)
         if coder is not None:
-            return coder.encode(tensors, layouts, out=out, nonce=nonce, checksums=checksums)
-        return encode(tensors, layouts, out=out, nonce=nonce, checksums=checksums, workers=self._workers)
+            return coder.encode(tensors, layouts, out=out, nonce=nonce, checksums=checksums, budget=budget)
+        workers = self._workers
+        return encode(tensors, layouts, out=out, nonce=nonce, checksums=checksums, budget=budget, workers=workers)
 
     def encode_to(
-        self, place: Place, tensors: Sequence[Tensor], layouts: Sequence[Layout], *, nonce: int, checksums: bool
+        self,
+        place: Place,
+        tensors: Sequence[Tensor],
+        layouts: Sequence[Layout],
+        *,
+        nonce: int,
+        checksums: bool,
+        budget: bool = False,
     ) -> int:
-        """Encode to host memory or that of a GPU; returns the length of the frame."""
+        """Encode to host memory or that of a GPU, which is filled where it is a budget; returns the length of the
+        frame."""
         if isinstance(place, np.ndarray):
-            return len(self.encode(tensors, layouts, out=place, nonce=nonce, checksums=checksums))
+            return len(self.encode(tensors, layouts, out=place, nonce=nonce, checksums=checksums, budget=budget))
         coder = self._coder(layouts)
         if coder is not None:
-            return coder.encode_to(place, tensors, layouts, nonce=nonce, checksums=checksums)
-        encoded = self.encode(tensors, layouts, nonce=nonce, checksums=checksums)
-        self._coder_of(place.memory.device).copy(place, encoded)
+            return coder.encode_to(place, tensors, layouts, nonce=nonce, checksums=checksums, budget=budget)
+        filled = np.empty(place.nbytes, np.uint8) if budget else None
+        encoded = self.encode(tensors, layouts, out=filled, nonce=nonce, checksums=checksums, budget=budget)
+        self._coder_of(place.memory.device).copy(place, encoded if filled is None else filled)
         return len(encoded)
 
-    def decode_from(self, place: Place, nonce: int, tensors: Sequence[Tensor], layouts: Sequence[Layout]) -> None:
-        """Decode the frame that fills `place`, to which others may write meanwhile.
+    def decode_from(
+        self,
+        place: Place,
+        nonce: int,
+        tensors: Sequence[Tensor],
+        layouts: Sequence[Layout],
+        *,
+        budget: bool = False,
+    ) -> None:
+        """Decode the frame that fills `place`, or is in it as in a budget, and to which others may write meanwhile.
 
         Raises SplitzipError unless it was the frame with this nonce in the beginning and still is at the end."""
         coder = self._coder(layouts)
         if isinstance(place, cuda.Array) and coder is not None:
-            coder.decode_from(place, nonce, tensors, layouts)
+            coder.decode_from(place, nonce, tensors, layouts, budget=budget)
             return
         data = self.on_host(place)
-        self.decode(Frame(data, expected_nonce=nonce), tensors, layouts)
+        self.decode(Frame(data, expected_nonce=nonce, budget=budget), tensors, layouts)
         # A late write of an earlier frame may have replaced this one in the meantime; its nonce gives it away.
-        Frame(data, expected_nonce=nonce)
+        Frame(data, expected_nonce=nonce, budget=budget)
 
     def on_host(self, place: Place) -> np.ndarray:
         """The bytes there; copies them from a GPU."""

@@ -41,7 +41,7 @@ class Endpoint:
         self.lock = threading.Condition(threading.RLock())
         self.counters: Counter[str] = Counter()
         """damaged_messages, resent_messages, rewritten_frames, refused_frames, late_frames, failed_requests,
-        shadow_mismatches."""
+        shadow_mismatches, over_budget_frames."""
         self.metrics = Metrics()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name=f"splitzip-{type(self).__name__.lower()}", daemon=True)

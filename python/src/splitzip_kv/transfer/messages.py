@@ -12,7 +12,7 @@ import struct
 import zlib
 from typing import Any, ClassVar, TypeVar
 
-PROTOCOL = 2
+PROTOCOL = 3
 MAGIC = b"SZTM"
 HEADER = struct.Struct("<4sHHII")  # magic, kind, zero, bytes of the body, CRC-32 of kind, length and body
 MAX_BODY = 1 << 20
@@ -22,6 +22,7 @@ MAX_SLOTS = 1 << 10
 MAX_TENSORS = 1 << 12
 
 RAW_ONLY = 1  # flag of HELLO and WELCOME: this side wants mode raw
+IN_BUDGET = 1  # flag of CHUNK: the bytes are a budget, and the frame may end before them
 
 
 class MessageError(ValueError):
@@ -253,22 +254,25 @@ class Chunk:
     slot: int
     nonce: int
     frame_bytes: int
+    flags: int
     tensors: tuple[TensorRecord, ...]
 
-    _HEAD: ClassVar[struct.Struct] = struct.Struct("<IIIIQQ")
+    _HEAD: ClassVar[struct.Struct] = struct.Struct("<IIIIQQI")
 
     def body(self) -> bytes:
-        head = self._HEAD.pack(self.request, self.chunk, self.attempt, self.slot, self.nonce, self.frame_bytes)
-        return head + _U32.pack(len(self.tensors)) + b"".join(tensor.pack() for tensor in self.tensors)
+        numbers = (self.request, self.chunk, self.attempt, self.slot, self.nonce, self.frame_bytes, self.flags)
+        return self._HEAD.pack(*numbers) + _U32.pack(len(self.tensors)) + b"".join(tensor.pack() for tensor in self.tensors)
 
     @classmethod
     def read(cls, reader: _Reader) -> Chunk:
-        request, chunk, attempt, slot, nonce, frame_bytes = reader.numbers(cls._HEAD)
+        request, chunk, attempt, slot, nonce, frame_bytes, flags = reader.numbers(cls._HEAD)
+        if flags & ~IN_BUDGET:
+            raise MessageError(f"chunk with unknown flags {flags:#x}")
         count = reader.number(_U32)
         if not 1 <= count <= MAX_TENSORS:
             raise MessageError(f"chunk of {count} tensors, 1 to {MAX_TENSORS} are allowed")
         tensors = tuple(TensorRecord.read(reader) for _ in range(count))
-        return cls(request, chunk, attempt, slot, nonce, frame_bytes, tensors)
+        return cls(request, chunk, attempt, slot, nonce, frame_bytes, flags, tensors)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -37,6 +37,9 @@ class Options:
     threads: int = 1
     """Threads that encode, or decode, the frames; 0: as many as the machine has processors."""
     checksums: bool = True
+    budget_margin: float | None = None
+    """Sender: coded frames have budgets (docs/budgets.md). Each is written as long as its tensors alone say, whatever their values: what is
+    known of a frame beforehand (`frame_sizes(...).known_bytes`) and this share more, for instance 0.03. One that does not fit goes in mode raw."""
     raw: bool = dataclasses.field(default_factory=raw_by_environment)
     """Kill switch: this side neither sends nor wants coded frames. By default what the variable SPLITZIP_RAW says."""
     breaker: int = 8
@@ -57,6 +60,8 @@ class Options:
             raise ValueError("slots_per_session has to be from 1 to 1024")
         if min(self.attempts, self.breaker) < 1 or min(self.threads, self.shadow) < 0:
             raise ValueError("attempts and breaker have to be at least 1, threads and shadow at least 0")
+        if self.budget_margin is not None and not 0 <= self.budget_margin < float("inf"):
+            raise ValueError("budget_margin has to be a number that is at least 0")
         if min(self.timeout, self.connect_timeout, self.resend_interval, self.settle_time) <= 0:
             raise ValueError("times have to be positive")
         if self.link_bytes_per_second is not None and not self.link_bytes_per_second > 0:

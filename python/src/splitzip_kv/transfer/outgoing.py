@@ -5,19 +5,21 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import math
 import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from .. import Mode, SplitzipError, Tensor
+from .. import Mode, OverBudget, SplitzipError, Tensor, frame_sizes
 from ..plan import Plan, plan_transfer
 from . import messages
 from .endpoint import log
 from .engine import Link, Place, Route, Segment, piece_of
 from .errors import Code, TransferError
 from .metrics import trace
+from .options import Options
 from .parts import Frame, Part, cut_into_frames, decodes_to_itself, raw, raw_bytes_of, record_of, with_slots
 from .report import Span, TransferReport
 from .routes import RouteChoice
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 # Speeds are measured alone. In a transfer threads wake each other for every frame, and both sides may share memory and processors:
 # bench/planner has what that costs.
 HAND_OVER = 1e-4
+ALIGNMENT = 16  # of budgets
 LEAST_GAIN = 0.05
 
 
@@ -41,6 +44,7 @@ class OutgoingChunk:
     local: int | None  # slot of our staging memory; None: it is encoded straight to the receiver's
     nonce: int
     frame_bytes: int
+    flags: int
     tensors: tuple[messages.TensorRecord, ...]
     coded: bool
     raw_bytes: int
@@ -53,7 +57,14 @@ class OutgoingChunk:
 
     def message(self) -> messages.Chunk:
         return messages.Chunk(
-            self.request.number, self.number, self.attempt, self.remote, self.nonce, self.frame_bytes, self.tensors
+            self.request.number,
+            self.number,
+            self.attempt,
+            self.remote,
+            self.nonce,
+            self.frame_bytes,
+            self.flags,
+            self.tensors,
         )
 
 
@@ -148,6 +159,7 @@ class OutgoingRequest:
                 local=sender.staging.take() if route.places is None else None,
                 nonce=session.next_nonce(),
                 frame_bytes=0,
+                flags=0,
                 tensors=tuple(record_of(tensor) for tensor in tensors),
                 coded=any(tensor.codebook is not None for tensor in tensors),
                 raw_bytes=raw_bytes_of(frame),
@@ -189,14 +201,26 @@ class OutgoingRequest:
     def _encode(self, chunk: OutgoingChunk, frame: Frame, place: Place) -> None:
         sender, session = self._sender, self._session
         tensors, layouts = frame
+        options = sender.options
 
-        def encoded_as(tensors: list[Tensor]) -> int:
-            checksums = sender.options.checksums
-            return sender.coding.encode_to(place, tensors, layouts, nonce=chunk.nonce, checksums=checksums)
+        def encoded(tensors: list[Tensor], budget: int | None = None) -> int:
+            to = place if budget is None else piece_of(place, 0, budget)
+            in_budget, checksums = budget is not None, options.checksums
+            return sender.coding.encode_to(to, tensors, layouts, nonce=chunk.nonce, checksums=checksums, budget=in_budget)
 
-        size = encoded_as(tensors)
-        shadow = sender.options.shadow
-        shadowed = chunk.coded and shadow and chunk.nonce % shadow == 0
+        def encoded_raw() -> int:
+            as_they_are = [raw(tensor) for tensor in tensors]
+            chunk.coded, chunk.tensors = False, tuple(record_of(tensor) for tensor in as_they_are)
+            return encoded(as_they_are)
+
+        budget = budget_of(tensors, options, place.nbytes) if chunk.coded else None
+        try:
+            size = encoded(tensors, budget)
+        except OverBudget:
+            with sender.lock:
+                sender.counters["over_budget_frames"] += 1
+            size, budget = encoded_raw(), None
+        shadowed = chunk.coded and options.shadow and chunk.nonce % options.shadow == 0
         if shadowed and not decodes_to_itself(
             sender.coding.on_host(piece_of(place, 0, size)).data, frame, sender.coding
         ):
@@ -204,10 +228,17 @@ class OutgoingRequest:
             sender.counters["shadow_mismatches"] += 1
             with sender.lock:
                 session.go_raw("shadow")
-            tensors = [raw(tensor) for tensor in tensors]
-            chunk.coded, chunk.tensors = False, tuple(record_of(tensor) for tensor in tensors)
-            size = encoded_as(tensors)
-        chunk.frame_bytes = size
+            size, budget = encoded_raw(), None
+        chunk.frame_bytes = size if budget is None else budget
+        chunk.flags = 0 if budget is None else messages.IN_BUDGET
+
+
+def budget_of(tensors: list[Tensor], options: Options, most: int) -> int | None:
+    """Bytes that a frame is written as, at most `most`; None: as many as it has."""
+    if options.budget_margin is None:
+        return None
+    known = frame_sizes(tensors, checksums=options.checksums).known_bytes
+    return min(-(-math.ceil(known * (1 + options.budget_margin)) // ALIGNMENT) * ALIGNMENT, most)
 
 
 class Session:

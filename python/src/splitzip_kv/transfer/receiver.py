@@ -363,7 +363,7 @@ class Receiver(Endpoint):
                 chunk.scheduled = True
             begin = time.monotonic()
             with trace("decode"):
-                problem = self._decode(data, message.nonce, chunk)
+                problem = self._decode(data, message, chunk)
             end = time.monotonic()
             with self.lock:
                 request.decoding -= 1
@@ -374,9 +374,10 @@ class Receiver(Endpoint):
                     self._decoded(session, request, chunk, message, problem, Span(message.chunk, begin, end))
                 self.lock.notify_all()
 
-    def _decode(self, data: Place, nonce: int, chunk: IncomingChunk) -> Exception | None:
+    def _decode(self, data: Place, message: messages.Chunk, chunk: IncomingChunk) -> Exception | None:
+        budget = bool(message.flags & messages.IN_BUDGET)
         try:
-            self.coding.decode_from(data, nonce, chunk.tensors, chunk.layouts)
+            self.coding.decode_from(data, message.nonce, chunk.tensors, chunk.layouts, budget=budget)
         except Exception as error:  # whatever it is, the thread goes on
             return error
         return None
