@@ -11,6 +11,7 @@
 # It needs a C++20 compiler, CMake, Ninja and Python 3.10; CONTRIBUTING.md names the packages. Of the other codecs it measures those
 # that eval/requirements.txt can install; with zipnn and torch in the environment (build/eval) it measures ZipNN, too.
 set -eu
+case "${1-}" in -h | --help) sed -n '4,/^set /s/^#\( \|$\)//p' "$0" && exit ;; esac
 here=$(cd "$(dirname "$0")/.." && pwd)
 build=${SPLITZIP_BUILD_DIR:-$here/build}
 case $build in /*) ;; *) build=$PWD/$build ;; esac

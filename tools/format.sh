@@ -1,9 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Formats all C, C++ and CUDA sources with clang-format 14; with --check only says which files would change. Versions of
-# clang-format differ in details, so another one is not used: exit 77 (skipped).
+# Formats all C, C++ and CUDA sources with clang-format 14. Versions of clang-format differ in details, so another one is not used:
+# exit 77 (skipped).
+#
+#   tools/format.sh            formats
+#   tools/format.sh --check    only says which files would change
 set -eu
+case "${1-}" in -h | --help) sed -n '4,/^set /s/^#\( \|$\)//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/.."
 
 tool=

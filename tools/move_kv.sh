@@ -7,7 +7,7 @@
 #
 #   tools/move_kv.sh                                  the sample in data/
 #   tools/move_kv.sh --kv cache.safetensors           a cache of your own (tools/dump_kv.py makes one)
-#   tools/move_kv.sh --help                           all options
+#   tools/move_kv.sh --help                           this and, once it is installed, all options
 #
 #   SPLITZIP_BUILD_DIR         where the virtual environment is made (default: build)
 set -eu
@@ -15,6 +15,13 @@ here=$(cd "$(dirname "$0")/.." && pwd)
 build=${SPLITZIP_BUILD_DIR:-$here/build}
 venv=$build/move
 log=$build/move.log
+case " $* " in
+  *' -h '* | *' --help '*)
+    sed -n '4,/^set /s/^#\( \|$\)//p' "$0"
+    [ -e "$venv/built" ] || exit 0
+    exec "$venv/bin/python" -m splitzip_kv.transfer.demo --help
+    ;;
+esac
 mkdir -p "$build"
 
 # What runs without a word when all is well shows its words when it is not.

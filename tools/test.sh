@@ -12,6 +12,7 @@
 #   SPLITZIP_TEST_CUDA=0       leave the CUDA backend out (else it is built, with nvcc from PyPI where there is none)
 #   SPLITZIP_FUZZ_SECONDS      how long each fuzz target runs (default: 20)
 set -eu
+case "${1-}" in -h | --help) sed -n '4,/^set /s/^#\( \|$\)//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/.."
 build=${SPLITZIP_BUILD_DIR:-$PWD/build}
 fuzz_seconds=${SPLITZIP_FUZZ_SECONDS:-20}

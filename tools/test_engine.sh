@@ -12,6 +12,7 @@
 #   SPLITZIP_MEASURE=0         only test
 #   SPLITZIP_PROMPTS=N         sglang, vllm: ask so many prompts, at least 7 (default: 20)
 set -eu
+case "${1-}" in -h | --help) sed -n '4,/^set /s/^#\( \|$\)//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/.."
 engine=${1:?which engine: dynamo, generate, lmcache, nixl, sglang, vllm or vllm_interface}
 shift

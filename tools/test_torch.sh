@@ -10,6 +10,7 @@
 #   SPLITZIP_BUILD_DIR         where the environment is made (default: build)
 #   SPLITZIP_TORCH=VERSION     another torch than the one below
 set -eu
+case "${1-}" in -h | --help) sed -n '4,/^set /s/^#\( \|$\)//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/.."
 build=${SPLITZIP_BUILD_DIR:-$PWD/build}/torch
 torch=torch==${SPLITZIP_TORCH:-2.11.0}

@@ -53,6 +53,14 @@ inline splitzip_frame_sizes frame_sizes(std::span<const Tensor> tensors, const E
   return sizes;
 }
 
+/// What to tell a receiver whose codebook has the same identity and may have other slots.
+inline std::uint32_t slot_words(const Tensor& tensor) {
+  std::uint32_t words = 0;
+  splitzip_error error = SPLITZIP_ERROR_INIT;
+  check(splitzip_get_slot_words(&tensor, &words, &error), error);
+  return words;
+}
+
 /// Encodes into memory of the caller, without an allocation, and returns the part of `dst` that the frame takes. With a budget, a frame that does
 /// not fit leaves its mark in `dst` before the error is thrown.
 inline std::span<std::byte> encode_to(std::span<std::byte> dst, std::span<const Tensor> tensors,

@@ -272,6 +272,11 @@ SPLITZIP_API splitzip_status splitzip_get_frame_sizes(const splitzip_tensor* ten
                                                       const splitzip_encode_options* options,
                                                       splitzip_frame_sizes* sizes, splitzip_error* error);
 
+/* The slot_words that the frame will have for the tensor: its own, or what SPLITZIP_SLOT_DEFAULT stands for; 0 in mode raw. Codebooks of one
+ * identity may differ in their slots, so who tells a receiver what frames hold tells it these, too. Errors: those of splitzip_get_frame_sizes. */
+SPLITZIP_API splitzip_status splitzip_get_slot_words(const splitzip_tensor* tensor, uint32_t* slot_words,
+                                                     splitzip_error* error);
+
 /* Encode `count` tensors, found at sources[0..count-1], as one frame at dst. *size receives its length. The frame is the same on every
  * machine and in every backend. dst needs no alignment and must not overlap a source. Succeeds exactly if the frame fits in capacity.
  *

@@ -25,6 +25,14 @@ splitzip_frame_sizes sizes_of(nb::handle tensors, bool checksums) {
   return sizes;
 }
 
+std::uint32_t slot_words(nb::handle tensor) {
+  const TensorTable table(nb::make_tuple(tensor));
+  std::uint32_t words = 0;
+  splitzip_error error = SPLITZIP_ERROR_INIT;
+  check(splitzip_get_slot_words(table.tensors().data(), &words, &error), error);
+  return words;
+}
+
 void check_sources(nb::handle tensors, nb::handle layouts) { TensorTable(tensors).place_sources(layouts); }
 
 std::size_t encode_into(nb::handle tensors, nb::handle layouts, nb::handle out, std::uint64_t nonce, bool checksums,
@@ -69,6 +77,7 @@ void bind_encoding(nb::module_& module) {
       .def_ro("tile_count", &Sizes::tile_count);
   module.def("frame_sizes", &sizes_of, nb::arg("tensors"), nb::kw_only(), nb::arg("checksums") = true);
   module.def("propose_budget", &propose_budget, nb::arg("frame_bytes"), nb::arg("overflow_rate"));
+  module.def("slot_words", &slot_words, nb::arg("tensor"));
   module.def("check_sources", &check_sources, nb::arg("tensors"), nb::arg("layouts"));
   module.def("encode_into", &encode_into, nb::arg("tensors"), nb::arg("layouts"), nb::arg("out"), nb::arg("nonce"),
              nb::arg("checksums"), nb::arg("workers").none(), nb::arg("budget") = false);

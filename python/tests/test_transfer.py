@@ -80,7 +80,7 @@ def test_slots_that_are_told_are_those_that_the_library_would_choose(mode):
         layout = Layout(values(rng, tokens, CHANNELS), "token,channel")
         tensor = layout.tensor(book, mode=mode, tokens_per_unit=tokens_per_unit)
         [chosen] = Frame(encode([tensor], [layout])).tensors()
-        assert with_slots(tensor, layout).slot_words == chosen.slot_words
+        assert with_slots(tensor).slot_words == chosen.slot_words
 
 
 def test_budgets():

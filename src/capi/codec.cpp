@@ -90,6 +90,19 @@ splitzip_status splitzip_get_frame_sizes(const splitzip_tensor* tensors, size_t 
   return SPLITZIP_OK;
 }
 
+splitzip_status splitzip_get_slot_words(const splitzip_tensor* tensor, uint32_t* slot_words, splitzip_error* error) {
+  if (tensor == nullptr || slot_words == nullptr) {
+    return fail(error, SPLITZIP_ERROR_INVALID_ARGUMENT, "tensor or slot_words is NULL");
+  }
+  splitzip::FrameGeometry frame;
+  if (const auto status = splitzip::frame_geometry({tensor, 1}, true, frame, error); status != SPLITZIP_OK)
+    return status;
+  splitzip::FrameEntry entry;
+  const auto status = splitzip::make_entry(*tensor, 0, entry, error);
+  if (status == SPLITZIP_OK) *slot_words = entry.slot_words;
+  return status;
+}
+
 splitzip_status splitzip_encode(const splitzip_tensor* tensors, const splitzip_layout* sources, size_t count,
                                 const splitzip_encode_options* options, void* dst, size_t capacity, size_t* size,
                                 splitzip_error* error) {

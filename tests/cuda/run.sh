@@ -7,6 +7,7 @@
 #
 #   SPLITZIP_CUDA_MUTATIONS    damaged frames in the first run (default: 1,000,000)
 set -eu
+case "${1-}" in -h | --help) sed -n '4,/^set /s/^#\( \|$\)//p' "$0" && exit ;; esac
 program=$1
 shift
 SPLITZIP_CUDA_MUTATIONS=${SPLITZIP_CUDA_MUTATIONS:-1000000} "$program" "$@"

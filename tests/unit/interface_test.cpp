@@ -56,6 +56,9 @@ TEST(Interface, NullArguments) {
   sizes.struct_size = sizeof sizes;
   EXPECT_EQ(splitzip_get_frame_sizes(nullptr, 1, nullptr, &sizes, nullptr), kInvalid);
   EXPECT_EQ(splitzip_get_frame_sizes(&tensor, 1, nullptr, nullptr, nullptr), kInvalid);
+  std::uint32_t slot_words = 0;
+  EXPECT_EQ(splitzip_get_slot_words(nullptr, &slot_words, nullptr), kInvalid);
+  EXPECT_EQ(splitzip_get_slot_words(&tensor, nullptr, nullptr), kInvalid);
   Bytes out(4096);
   std::size_t size = 0;
   EXPECT_EQ(splitzip_encode(nullptr, &layout, 1, nullptr, out.data(), out.size(), &size, nullptr), kInvalid);

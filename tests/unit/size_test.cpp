@@ -149,7 +149,11 @@ TEST(Sizes, SlotsMoveBytesBetweenSlotAndSpill) {
 TEST(Sizes, DefaultSlotComesFromTheCodebook) {
   const auto slot_of = [](const splitzip_tensor& tensor) {
     const Bytes values = noise(value_bytes(tensor), 1);
-    return get<std::uint16_t>(encode(tensor, values), 48 + 44);
+    const auto words = get<std::uint16_t>(encode(tensor, values), 48 + 44);
+    std::uint32_t told = 0;
+    EXPECT_EQ(splitzip_get_slot_words(&tensor, &told, nullptr), SPLITZIP_OK);
+    EXPECT_EQ(told, words);
+    return words;
   };
   splitzip_codebook codebook = make_codebook(SPLITZIP_BF16, {120});
   codebook.fixed4_slot_words = 40;
@@ -165,6 +169,8 @@ TEST(Sizes, DefaultSlotComesFromTheCodebook) {
   // Of three chunks for two and a half: five sixths.
   tensor.tokens_per_unit = 40;
   EXPECT_EQ(slot_of(tensor), 251);
+  tensor.slot_words = 7;
+  EXPECT_EQ(slot_of(tensor), 7);
 }
 
 TEST(Sizes, EmptyFrame) {

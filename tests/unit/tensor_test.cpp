@@ -145,6 +145,8 @@ TEST_P(Tensors, AreRefused) {
   splitzip_frame_sizes sizes{};
   sizes.struct_size = sizeof sizes;
   expect_error(splitzip_get_frame_sizes(tensors.data(), 3, nullptr, &sizes, &error), "get_frame_sizes");
+  std::uint32_t slot_words = 0;
+  EXPECT_EQ(splitzip_get_slot_words(&tensors[1], &slot_words, nullptr), expected);
 
   Bytes out(1 << 16, 0xC3);
   std::size_t size = 0;

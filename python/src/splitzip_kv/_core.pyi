@@ -361,6 +361,9 @@ def propose_budget(frame_bytes: Sequence[int], overflow_rate: float) -> int:
 def check_sources(tensors: Sequence[Tensor], layouts: Sequence[LayoutBase]) -> None:
     """Raise what `encode_into` would say of the layouts."""
 
+def slot_words(tensor: Tensor) -> int:
+    """What its frames will have: the tensor's own, or the default that they stand for; 0 in mode RAW."""
+
 def encode_into(
     tensors: Sequence[Tensor],
     layouts: Sequence[LayoutBase],

@@ -142,9 +142,8 @@ class OutgoingRequest:
 
     def _send_frame(self, frame: Frame) -> None:
         sender, session = self._sender, self._session
-        layouts = frame[1]
-        tensors = [with_slots(tensor, layout) for tensor, layout in zip(frame[0], layouts, strict=True)]
-        frame = tensors, layouts
+        tensors = [with_slots(tensor) for tensor in frame[0]]
+        frame = tensors, frame[1]
         with sender.lock:
             self._wait(lambda: session.route_with_slots() is not None, "no free slot: nothing was acknowledged")
             if self.done:

@@ -13,11 +13,11 @@ import numpy as np
 import splitzip_kv
 
 from .. import Codebook, ElementType, Layout, Mode, SplitzipError, Tensor, frame_sizes
+from .._core import slot_words
 from .coding import Coding
 from .messages import MAX_TENSORS, TensorRecord
 
 TOKENS_PER_UNIT = 256
-CHUNK_BYTES = 2048
 
 # Tensors of one frame, and where their values are.
 Frame = tuple[list[Tensor], list[Layout]]
@@ -115,16 +115,9 @@ def raw(tensor: Tensor) -> Tensor:
     return dataclasses.replace(tensor, mode=Mode.RAW, codebook=None, slot_words=None)
 
 
-def with_slots(tensor: Tensor, layout: Layout) -> Tensor:
-    """The same with slots of a stated length: the codebook's, less where units do not fill their chunks
-    (`splitzip_tensor.slot_words`)."""
-    if tensor.mode is Mode.RAW or tensor.codebook is None or tensor.slot_words is not None:
-        return tensor
-    book = tensor.codebook
-    words = book.tiered_slot_words if tensor.mode is Mode.TIERED else book.fixed4_slot_words
-    unit_bytes = min(tensor.tokens, tensor.tokens_per_unit) * tensor.channels * layout.element_bytes
-    room = max(-(-unit_bytes // CHUNK_BYTES), 1) * CHUNK_BYTES
-    return dataclasses.replace(tensor, slot_words=-(-words * unit_bytes // room))
+def with_slots(tensor: Tensor) -> Tensor:
+    """The same with slots of a stated length."""
+    return tensor if tensor.mode is Mode.RAW else dataclasses.replace(tensor, slot_words=slot_words(tensor))
 
 
 def raw_bytes_of(frame: Frame) -> int:
