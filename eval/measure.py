@@ -17,7 +17,6 @@ from . import ablations, beyond, caches, generator, library, plans
 
 ROOT = pathlib.Path(__file__).parent.parent
 BENCH_RESULTS = ROOT / "bench" / "results"
-SAMPLE = "smollm2-135m=" + str(ROOT / "data" / "smollm2-135m" / "gsm8k.safetensors")
 
 
 def machine():
@@ -135,10 +134,8 @@ def measure(specifications, command_path, output, described_machine, peers_name)
     }
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        for specification in specifications or [SAMPLE]:
-            model_name, equals, files = specification.partition("=")
-            if not equals or not files:
-                sys.exit(f"--kv {specification}: NAME=FILE,FILE,... is wanted")
+        for specification in specifications:
+            model_name, _, files = specification.partition("=")
             print(model_name, flush=True)
             model = caches.load_model(model_name, files.split(","), folder)
             result["models"][model_name], codebook = evaluate(model, command, folder)

@@ -89,7 +89,7 @@ def table2(bench_results):
     text += "GB/s (10^9) of raw bytes. Cited rows are of another cache, so their ratios say how codecs rank there, "
     text += "not more; "
     text += "the rest is on real caches of small models. One thread of a CPU and a GPU are in one table, as they are "
-    text += "in the paper's:\n\n"
+    text += "in the paper's. It names ZipLLM, too, without a figure, and Falcon and ZipServ have no package to install:\n\n"
     text += table(["codec", "ratio", "encode", "decode", "where"], rows)
     if not gpu:
         text += "No GPU results are in bench/results yet: `cuda_bench` has not been run on a GPU for this page.\n\n"

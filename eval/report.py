@@ -24,8 +24,11 @@ eval/run.sh --kv NAME=CALIBRATION.safetensors,TEST.safetensors[,MORE...] ...   #
 
 It builds the command and the Python package, measures (`python -m eval measure`, other codecs by
 `bench/scripts/cpu_peers.py`) and writes this page (`python -m eval render`). With the sample it took nine minutes of
-processor time on the machine below, most of them the compilers'. The test `tree.evaluation` compares the page with the
-data. Speeds on GPUs are taken from bench/results, where `bench/cuda` leaves them.
+processor time on the machine below, most of them the compilers'. Where there are a GPU and nvcc, it measures there
+first (`python -m eval gpu`: codecs, with two GPUs transfers between them, too) and writes [benchmarks.md](benchmarks.md)
+and [links.md](links.md). Speeds on GPUs are taken from bench/results, where that leaves them. The test `tree.evaluation`
+compares the page with the data. `python -m eval tables FOLDER` writes its tables as CSV, each row with machine, version and
+date.
 
 How to read it:
 
