@@ -78,6 +78,57 @@ def rotation(test, codebooks, dims):
     return [float(np.mean(part)) for part in parts if part]
 
 
+BIASES = (0, 1, 4, 16)  # in units of the tensor's own root mean square
+ROTARY_BASE = 10_000.0
+
+
+def with_bias(values, scale, rotated, seed):
+    """Keys [tokens, heads, dim] as if their projection had added a random bias to each channel: constant, or, where the
+    projection is rotated afterwards, turning with the token's position."""
+    wide = values.astype(np.float32)
+    size = scale * np.sqrt(np.mean(wide * wide))
+    bias = size * np.random.default_rng(seed).standard_normal(wide.shape[1:], np.float32)
+    if rotated:
+        half = wide.shape[2] // 2
+        speeds = ROTARY_BASE ** (-np.arange(half) / half)
+        angles = np.outer(np.arange(len(wide)), speeds)[:, None]
+        first, second = bias[:, :half], bias[:, half:]
+        cosines, sines = np.cos(angles), np.sin(angles)
+        turned = (first * cosines - second * sines, second * cosines + first * sines)
+        bias = np.concatenate(turned, axis=2).astype(np.float32)
+    return (wide + bias).astype(values.dtype)
+
+
+def biased_keys(tensors_calibration, tensors_test):
+    """Ratios of keys alone; a tensor has the same bias in both texts."""
+    rows = []
+    for rotated in (True, False):
+        for scale in BIASES:
+            calibration, test = (
+                {
+                    name: with_bias(values, scale, rotated, seed)
+                    for seed, (name, values) in enumerate(tensors.items())
+                    if is_key(name)
+                }
+                for tensors in (tensors_calibration, tensors_test)
+            )
+            if not test or any(values.shape[2] % 2 for values in test.values()):
+                return []
+            codebooks = library.calibrate(calibration)
+            counts = [total_histogram(all_exponents(tensors)) for tensors in (calibration, test)]
+            covered = paper.coverage(counts[1], paper.most_frequent(counts[0], 16))
+            rows.append(
+                {
+                    "rotated": rotated,
+                    "scale": scale,
+                    "tiered_ratio": library.ratio(test, codebooks),
+                    "fixed4_ratio": library.ratio(test, codebooks, sz.Mode.FIXED4),
+                    "paper_ratio": 16 / paper.top_k_bits(covered),
+                }
+            )
+    return rows
+
+
 def calibration_amount(tensors_calibration, tensors_test):
     """First 1, 2, 4, ... tokens of the calibration text."""
     counts = total_histogram(all_exponents(tensors_test))

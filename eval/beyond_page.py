@@ -7,6 +7,8 @@ from .page import MADE_BY, human, made_by, picture, plots, powers, table
 # Layers of full attention, from the models' configurations; the others have a sliding window.
 FULL_ATTENTION = {"gemma3-270m": {5, 11, 17}}
 
+CODES = {"tiered_ratio": "`tiered`", "fixed4_ratio": "`fixed4`", "paper_ratio": "paper's code, arithmetic"}
+
 
 def layers(result, images):
     panels, rows, ratios = [], [], []
@@ -113,6 +115,24 @@ def rotation(result):
     text += "rotation moves magnitude between the two channels of a "
     text += "pair, so a fast pair could be expected to spoil the base of its channels:\n\n"
     return text + table(["cache", "fastest quarter", "second", "third", "slowest"], rows)
+
+
+def bias(result):
+    rows, here = [], []
+    for name, model in result["models"].items():
+        for kind, rotated in (("turns with the position", True), ("constant", False)):
+            here = [row for row in model["bias"] if row["rotated"] == rotated]
+            for key, code in CODES.items() if here else ():
+                rows.append([name, kind, code, *[f"{row[key]:.3f}" for row in here]])
+    if not rows:
+        return ""
+    text = "## Keys with a bias\n\n" + made_by()
+    text += "**Simulated.** Some models add a bias to each channel of a key before it is rotated, others rotate nothing; caches of "
+    text += "such models are not at hand. So random biases are added to these caches' keys, as large as the key's own root "
+    text += "mean square times the factor above the column, the same for both texts. It "
+    text += "makes the exponent of a channel more even, which its base then says; less so where it turns with the position:\n\n"
+    scales = [row["scale"] for row in here]
+    return text + table(["cache", "bias", "code", *[f"x {scale}" for scale in scales]], rows)
 
 
 def calibration(result, images):
@@ -264,6 +284,7 @@ def write(result, images):
         + windows(result)
         + positions(result, images)
         + rotation(result)
+        + bias(result)
         + calibration(result, images)
     )
     text += small(result, images) + pages(result) + generated(result)

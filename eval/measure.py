@@ -91,6 +91,7 @@ def evaluate(model, command, folder):
         "types": ablations.other_types(calibration, test),
         "positions": beyond.positions(symbols[1], codebooks),
         "rotation": beyond.rotation(symbols[1], codebooks, {name: values.shape[2] for name, values in test.items()}),
+        "bias": beyond.biased_keys(calibration, test),
         "calibration": beyond.calibration_amount(calibration, test),
         "small": beyond.small_transfers(test, codebooks),
         "pages": beyond.pages(test, codebooks),

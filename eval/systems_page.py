@@ -212,8 +212,8 @@ def limits_of_the_page(result):
     ]
     text = "**What this page does not show.** Real caches are those of " + " and ".join(sizes) + "; "
     if {"smollm2-135m", "gemma3-270m"} & set(result["models"]):
-        text += "SmolLM2's and Gemma's come from weights of 4 bits, run in BF16. Models whose keys have a bias, and "
-        text += "long contexts, were not at hand. "
+        text += "SmolLM2's and Gemma's come from weights of 4 bits, run in BF16. Models whose keys have a bias "
+        text += "(simulated above), and long contexts, were not at hand. "
     else:
         text += "what they do not cover was not measured. "
     text += "The six models of the paper are generated data. Figures 2 to 4 of the paper and its end-to-end times "
