@@ -120,8 +120,8 @@ __device__ inline uint32_t hash_entry(uint32_t index, const TwelveWords& words) 
   for (uint32_t w : words.w) h = mix(h, w);
   return finalize(h);
 }
-// Encoding: an entry's words and the padding of its sections.
-__device__ inline void write_entry(const Batch& batch, uint32_t e) {
+// Encoding: an entry's words and the padding of its sections. (Not inlined: long, and called from two places.)
+[[gnu::noinline]] __device__ inline void write_entry(const Batch& batch, uint32_t e) {
   const EntryPlan& entry = batch.entries[e];
   if (entry.live == 0) return;
   const TensorRecord& tensor = batch.tensors[e - entry.frame * batch.tensor_count];

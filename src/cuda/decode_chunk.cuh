@@ -152,10 +152,11 @@ __device__ __forceinline__ Decoded decode_tiered(const Rows& rows, const ChunkJo
   }
   if ((escape_end + 3) / 4 != part.words) return {0, false};
 
-  // Bits up to a byte and bytes up to a word are zero.
-  const uint32_t gap = ptx::load_shared(variable + end3 / 32 * 4) >> (end3 % 32);
-  const uint32_t tail = ptx::load_shared(variable + escape_end / 4 * 4) >> (escape_end % 4 * 8);
-  bool valid = (end3 % 8 == 0 || keep_bits(gap, 8 - end3 % 8) == 0) && (escape_end % 4 == 0 || tail == 0);
+  // Bits up to a byte and bytes up to a word are zero. (Where there are none of them, whatever is before is shifted out.)
+  const uint32_t gap = ptx::load_shared_byte(variable + escape_start - 1) >> ((end3 - 1) % 8 + 1);
+  const uint32_t tail =
+      ptx::shift_right_clamped(ptx::load_shared(variable + 4 * part.words - 4), 0, 8 * ((escape_end - 1) % 4 + 1));
+  bool valid = (gap | tail) == 0;
 
   // The lane's first eight tier-3 symbols as bytes. If any lane has more, the warp refills before each vector.
   Queue queue;

@@ -20,15 +20,16 @@ struct DecodeShared {
 
 // Job and directory of a tile, by one warp.
 template <uint32_t kKernel, bool kFirst, uint32_t kStages>
-__device__ __forceinline__ void prepare_decode(const Batch& batch, DecodeShared<kStages>& shared, uint32_t number,
-                                               uint32_t lane) {
-  const uint32_t stage = number % kStages;
+__device__ __forceinline__ void prepare_decode(const Batch& batch, DecodeShared<kStages>& shared, uint32_t stage,
+                                               uint32_t round, uint32_t lane) {
   TileJob& job = shared.jobs[stage];
-  shared.ring.template prepare<kFirst>(batch, shared.jobs, kKernel, number, lane, [](uint32_t) {});
-  if (job.chunk_count - 1 < kTileChunks) {
-    load_directory(batch, job, shared.directories[stage], lane);
+  shared.ring.template prepare<kFirst>(batch, shared.jobs, kKernel, stage, round, lane, [](uint32_t) {});
+  if (job.chunk_count - 1 >= kTileChunks) {  // none
+    if (lane < kTileChunks) shared.directories[stage].parts[lane].x = kBadRecord;
+    return shared.ring.publish(stage);
   }
-  shared.ring.publish(number);
+  load_directory<kKernel>(batch, job, shared.directories[stage], lane);
+  shared.ring.publish(stage);
 }
 
 template <uint32_t kKernel>
@@ -46,24 +47,27 @@ __global__ void __launch_bounds__(kBlockThreads, decode_tuning(kKernel).blocks)
   shared.ring.start();
   ptx::wait_for_previous_grid();
   ptx::allow_next_grid();
-  if (warp < kStages) prepare_decode<kKernel, true>(batch, shared, warp, lane);
+  if (warp < kStages) prepare_decode<kKernel, true>(batch, shared, warp, 0, lane);
 #pragma unroll 1
   for (;;) {
-    const Claim claim = shared.ring.claim(lane);
-    const uint32_t stage = claim.stage, chunk = claim.chunk;
+    const Claim<kStages> claim = shared.ring.claim(lane);
+    const uint32_t stage = claim.stage(), chunk = claim.chunk();
     const TileJob& tile = shared.jobs[stage];
     if (tile.chunk_count == kNoMoreTiles) break;
-    if (chunk < tile.chunk_count) {
-      const uint32_t status =
-          decode_checked<kKernel>(batch, tile, shared.directories[stage], chunk,
-                                  ptx::shared_address(shared.variable[warp]), lane, [&](uint32_t kind, Staged part) {
-                                    return decode_with<kKernel>(tile, tile.chunks[chunk], kind,
-                                                                ptx::shared_address(&shared.tables), part, lane);
-                                  });
-      if (status != SPLITZIP_OK && lane == 0) fail(batch, tile.entry.frame, status);
+    TileDirectory& directory = shared.directories[stage];
+    const uint2 record = directory.parts[chunk];
+    if (record.x != kBadRecord) {
+      const Staged part = fetch_variable(tile, directory, record, ptx::shared_address(shared.variable[warp]), lane);
+      const Decoded d = decode_with<kKernel>(tile, tile.chunks[chunk], record.x >> 8,
+                                             ptx::shared_address(&shared.tables), part, lane);
+      const bool invalid = ptx::any_lane(!d.valid);
+      if (lane == 0) directory.found[chunk] = make_uint2(d.folded, !invalid);
     }
-    if (shared.ring.end_chunk(claim, lane)) {
-      prepare_decode<kKernel, false>(batch, shared, claim.number + kStages, lane);
+    if (shared.ring.end_chunk(claim.again(), lane)) {
+      const uint32_t ended = claim.again().stage();
+      check_tile(batch, shared.jobs[ended], shared.directories[ended], lane);
+      const Claim<kStages> next = claim.again();
+      prepare_decode<kKernel, false>(batch, shared, next.stage(), next.round(), lane);
     }
   }
 }

@@ -11,12 +11,12 @@ namespace splitzip::cuda {
 constexpr uint32_t kPartWords = kMaxVariableWords + 4;  // strings are read three words at a time
 constexpr uint32_t kBadRecord = 3 << 8;
 
-// What the directory says of a tile.
+// What the directory says of a tile, and what is found of its chunks.
 struct TileDirectory {
-  uint64_t overflow;  // where the words go on after the slot, as if they began there
-  uint32_t records[kTileChunks];
-  uint32_t offsets[kTileChunks];  // of the variable parts
+  uint64_t overflow;         // where the words go on after the slot, as if they began there
+  uint2 parts[kTileChunks];  // record, and offset of the variable part; kBadRecord where there is nothing to decode
   uint32_t checksums[kTileChunks];
+  uint2 found[kTileChunks];  // folded content, and whether the chunk is valid
 };
 
 // A record that a chunk can have whose raw form has so many words.
@@ -26,8 +26,9 @@ __device__ __forceinline__ bool record_is_good(uint32_t mode, uint32_t raw, uint
   return kind == kKindCoded ? mode != kRaw && words <= raw : kind == kKindConstant && raw != 0 && words == 1;
 }
 
-// Loads the directory of a tile, checks its record, adds it to the directory checksum, and tells every chunk where its variable part lies: by one warp,
+// Loads the directory of a tile, checks its records, adds it to the directory checksum, and tells every chunk where its variable part lies: by one warp,
 // a lane a chunk.
+template <uint32_t kKernel>
 __device__ __forceinline__ void load_directory(const Batch& batch, const TileJob& job, TileDirectory& directory,
                                                uint32_t lane) {
   const EntryPlan& entry = job.entry;
@@ -44,44 +45,46 @@ __device__ __forceinline__ void load_directory(const Batch& batch, const TileJob
 
   // Every tile's record follows from that of the tile before it, so all are right if each is.
   const uint32_t words = record & 0xff, through = ptx::scan_add(words), total = ptx::from_lane(through, 31);
-  const bool in_order = start <= next && next <= entry.spill_words &&
-                        next - start == max(total, job.slot_words) - job.slot_words && (frame_tile != 0 || start == 0);
+  bool good = start <= next && next <= entry.spill_words &&
+              next - start == max(total, job.slot_words) - job.slot_words && (frame_tile != 0 || start == 0);
   uint32_t sum = 0;
   if (present) {
-    directory.records[c] = in_order ? record : kBadRecord;
-    directory.offsets[c] = through - words;
-    directory.checksums[c] = checksum;
+    const uint32_t mode = job.tensor.mode, vectors = job.chunks[c].vectors;
+    good &= record_is_good(
+        mode, kKernel <= kGeneralKernel ? raw_words(mode, vectors) : job.tensor.planes.raw_words(vectors), record);
     sum = hash_words(HashDomain::kChunk, entry.first_chunk + chunk, record, checksum);
     if (c == 0) {
       directory.overflow = entry.spill + uint64_t{4} * start - uint64_t{4} * job.slot_words;
       sum += hash_words(HashDomain::kTile, frame_tile, start);
     }
   }
-  sum = ptx::sum_over_warp(sum);
-  if (lane == 0) {
-    atomicAdd(&batch.frames[entry.frame].directory_sum, sum);
-    if (!in_order) fail(batch, entry.frame, SPLITZIP_ERROR_CORRUPT_DIRECTORY);
+  if (c < kTileChunks) {
+    directory.parts[c] = make_uint2(present && good ? record : kBadRecord, through - words);
+    directory.checksums[c] = checksum;
   }
+  sum = ptx::sum_over_warp(sum);
+  if (lane == 0) atomicAdd(&batch.frames[entry.frame].directory_sum, sum);
+  if (!good) fail(batch, entry.frame, SPLITZIP_ERROR_CORRUPT_DIRECTORY);
 }
 
 // Fetches the variable part of a chunk.
-__device__ __forceinline__ uint32_t fetch_variable(const TileJob& tile, const TileDirectory& directory, uint32_t c,
-                                                   uint32_t variable, uint32_t lane) {
-  const uint32_t words = directory.records[c] & 0xff, offset = directory.offsets[c], slot_words = tile.slot_words;
+__device__ __forceinline__ Staged fetch_variable(const TileJob& tile, const TileDirectory& directory, uint2 record,
+                                                 uint32_t variable, uint32_t lane) {
+  const uint32_t words = record.x & 0xff, offset = record.y, slot_words = tile.slot_words;
 #pragma unroll 1
   for (uint32_t j = lane; j < words; j += 32) {
     ptx::copy_4_async(variable + 4 * j,
                       (offset + j < slot_words ? tile.slot : directory.overflow) + uint64_t{4} * (offset + j));
   }
-  return words;
+  return {variable, words};
 }
 
-// Whether the words of the slot after the last chunk's are zero, for the lane's share of them.
-__device__ __forceinline__ bool rest_of_slot_is_zero(const TileJob& tile, uint32_t end, uint32_t lane) {
-  uint32_t bits = 0;
-#pragma unroll 1
-  for (uint32_t m = end + lane; m < tile.slot_words; m += 32) bits |= ptx::load_4(tile.slot + uint64_t{4} * m);
-  return bits == 0;
+// The status of a chunk that was decoded.
+__device__ __forceinline__ uint32_t judge_chunk(const Batch& batch, const ChunkJob& job, uint32_t checksum,
+                                                uint32_t folded, bool valid) {
+  if (!valid) return SPLITZIP_ERROR_CORRUPT_PAYLOAD;
+  return batch.checksums != 0 && finalize(job.seed + folded) != checksum ? SPLITZIP_ERROR_CHECKSUM_MISMATCH
+                                                                         : SPLITZIP_OK;
 }
 
 template <uint32_t kMode, bool kFull, class Rows>
@@ -124,25 +127,30 @@ __device__ __forceinline__ Decoded decode_with(const TileJob& tile, const ChunkJ
   }
 }
 
-// One chunk, from its record on; decode(kind, variable part) decodes it.
-template <uint32_t kKernel, class Decode>
-__device__ __forceinline__ uint32_t decode_checked(const Batch& batch, const TileJob& tile,
-                                                   const TileDirectory& directory, uint32_t chunk, uint32_t variable,
-                                                   uint32_t lane, const Decode& decode) {
-  const ChunkJob& job = tile.chunks[chunk];
-  const uint32_t record = directory.records[chunk];
-  if (record == kBadRecord) return SPLITZIP_OK;  // told already
-  const uint32_t raw =
-      kKernel <= kGeneralKernel ? raw_words(tile.tensor.mode, job.vectors) : tile.tensor.planes.raw_words(job.vectors);
-  if (!record_is_good(tile.tensor.mode, raw, record)) return SPLITZIP_ERROR_CORRUPT_DIRECTORY;
-  const Staged part{variable, fetch_variable(tile, directory, chunk, variable, lane)};
-  if (chunk + 1 == tile.chunk_count && !rest_of_slot_is_zero(tile, directory.offsets[chunk] + part.words, lane))
-    fail(batch, tile.entry.frame, SPLITZIP_ERROR_CORRUPT_PAYLOAD);
-  const Decoded d = decode(record >> 8, part);
-  if (ptx::any_lane(!d.valid)) return SPLITZIP_ERROR_CORRUPT_PAYLOAD;
-  return batch.checksums != 0 && finalize(job.seed + d.folded) != directory.checksums[chunk]
-             ? SPLITZIP_ERROR_CHECKSUM_MISMATCH
-             : SPLITZIP_OK;
+// Whether the words of the slot after the last chunk's part are zero, for the lane's share of them.
+__device__ __forceinline__ bool rest_of_slot_is_zero(const TileJob& job, const TileDirectory& directory,
+                                                     uint32_t lane) {
+  const uint2 last = directory.parts[job.chunk_count - 1];
+  uint32_t bits = 0;
+  if (last.x != kBadRecord) {
+#pragma unroll 1
+    for (uint32_t m = last.y + (last.x & 0xff) + lane; m < job.slot_words; m += 32)
+      bits |= ptx::load_4(job.slot + uint64_t{4} * m);
+  }
+  return bits == 0;
+}
+
+// What is left of a tile whose chunks are decoded, by one warp: the rest of the slot, and what is found of each chunk, by a lane.
+__device__ __forceinline__ void check_tile(const Batch& batch, const TileJob& job, const TileDirectory& directory,
+                                           uint32_t lane) {
+  if (job.chunk_count == 0) return;
+  uint32_t status = SPLITZIP_OK;
+  if (lane < job.chunk_count && directory.parts[lane].x != kBadRecord) {
+    const uint2 found = directory.found[lane];
+    status = judge_chunk(batch, job.chunks[lane], directory.checksums[lane], found.x, found.y != 0);
+  }
+  if (!rest_of_slot_is_zero(job, directory, lane)) status = SPLITZIP_ERROR_CORRUPT_PAYLOAD;
+  if (status != SPLITZIP_OK) fail(batch, job.entry.frame, status);
 }
 
 }  // namespace splitzip::cuda

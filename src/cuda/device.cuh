@@ -150,6 +150,7 @@ struct DecodeTile {
   uint32_t chunks;  // what prepare_decode() has returned
 };
 struct alignas(16) DecodeScratch {
+  uint32_t before[4];  // what an empty variable part ends with is read, too
   uint32_t variable[cuda::kPartWords];
 };
 
@@ -167,7 +168,7 @@ __device__ __forceinline__ uint32_t prepare_decode(const View& view, DecodeTile&
   cuda::prepare_tile(view, tile.job, Coding::kernel, number, tile_count(view), lane, [](uint32_t) {});
   const uint32_t chunks =
       tile.job.chunk_count <= kTileChunks && tile.job.tensor.mode == Coding::mode ? tile.job.chunk_count : 0;
-  if (chunks != 0) cuda::load_directory(view, tile.job, tile.directory, lane);
+  if (chunks != 0) cuda::load_directory<Coding::kernel>(view, tile.job, tile.directory, lane);
   if (lane == 0) tile.chunks = chunks;
   __syncwarp();
   return chunks;
@@ -181,21 +182,24 @@ __device__ __forceinline__ uint32_t decode_chunk(const View& view, const DecodeT
                                                  const DecodeTables& tables, DecodeScratch& scratch, uint32_t lane,
                                                  Sink&& sink) {
   using namespace cuda;
+  const uint2 record = tile.directory.parts[chunk];
+  if (record.x == kBadRecord) return SPLITZIP_ERROR_CORRUPT_DIRECTORY;  // told already
   const ChunkJob& job = tile.job.chunks[chunk];
   const SinkRows<Coding, Sink> rows(tile.job, chunk, lane, sink);
-  const uint32_t status = decode_checked<Coding::kernel>(
-      view, tile.job, tile.directory, chunk, ptx::shared_address(scratch.variable), lane,
-      [&](uint32_t kind, Staged part) {
-        const uint32_t selectors = ptx::shared_address(&tables);
-        if constexpr (Coding::kernel <= kFixed4Kernel) {
-          return cuda::decode_chunk<Coding::mode>(rows, tile.job, job, kind, selectors, part, lane);
-        } else {
-          return decode_elements<typename Coding::Element, false>(rows, tile.job, job, kind, selectors, part, lane);
-        }
-      });
+  const uint32_t selectors = ptx::shared_address(&tables), kind = record.x >> 8;
+  const Staged part = fetch_variable(tile.job, tile.directory, record, ptx::shared_address(scratch.variable), lane);
+  Decoded d;
+  if constexpr (Coding::kernel <= kFixed4Kernel) {
+    d = cuda::decode_chunk<Coding::mode>(rows, tile.job, job, kind, selectors, part, lane);
+  } else {
+    d = decode_elements<typename Coding::Element, false>(rows, tile.job, job, kind, selectors, part, lane);
+  }
+  bool valid = d.valid;
+  if (chunk + 1 == tile.job.chunk_count) valid &= rest_of_slot_is_zero(tile.job, tile.directory, lane);
+  const uint32_t status = judge_chunk(view, job, tile.directory.checksums[chunk], d.folded, !ptx::any_lane(!valid));
   if (status != SPLITZIP_OK && lane == 0) fail(view, tile.job.entry.frame, status);
   __syncwarp();  // the scratch is free
-  return tile.directory.records[chunk] == kBadRecord ? uint32_t{SPLITZIP_ERROR_CORRUPT_DIRECTORY} : status;
+  return status;
 }
 
 // ---- Encoding. In shared memory: a tile for the warp that encodes it, and a scratch for each warp.
@@ -203,7 +207,7 @@ __device__ __forceinline__ uint32_t decode_chunk(const View& view, const DecodeT
 struct EncodeTile {
   uint32_t pair_table[cuda::kPairWords];
   cuda::TileJob job;
-  cuda::Encoded encoded[kTileChunks];
+  uint2 encoded[kTileChunks];
   uint32_t chunks;  // what prepare_encode() has returned
 };
 struct alignas(16) EncodeScratch {
@@ -239,21 +243,20 @@ __device__ __forceinline__ uint32_t encode_chunk(const View& view, EncodeTile& t
   const uint32_t variable = ptx::shared_address(scratch.variable), pairs = ptx::shared_address(tile.pair_table);
   Encoded e;
   if constexpr (Coding::kernel <= kFixed4Kernel) {
-    e = cuda::encode_chunk<Coding::mode>(rows, tile.job, job, pairs, NoPost{}, variable, lane);
+    e = cuda::encode_chunk<Coding::mode>(rows, tile.job, job, pairs, variable, lane);
   } else {
-    e = encode_elements<typename Coding::Element, false>(rows, tile.job, job, pairs, NoPost{}, variable, lane);
+    e = encode_elements<typename Coding::Element, false>(rows, tile.job, job, pairs, variable, lane);
   }
-  if (lane == 0) tile.encoded[chunk] = e;
+  if (lane == 0) tile.encoded[chunk] = e.pack();
   __syncwarp();
   write_variable(view, tile.job, variable, start, e.words, lane);
   __syncwarp();  // the scratch is free
   return e.words;
 }
 
-// Ends a tile whose chunks are all encoded, by one warp. `words` is the sum of what encode_chunk() returned for them.
-__device__ __forceinline__ void end_tile(const View& view, const EncodeTile& tile, uint32_t words, uint32_t lane) {
-  cuda::clear_slot(tile.job, words, lane);
-  cuda::write_directory(view, tile.job, tile.encoded, words, lane);
+// Ends a tile whose chunks are all encoded, by one warp; __syncthreads() before it if others have encoded some.
+__device__ __forceinline__ void end_tile(const View& view, const EncodeTile& tile, uint32_t lane) {
+  cuda::end_tile(view, tile.job, tile.encoded, lane);
   __syncwarp();
 }
 

@@ -147,7 +147,7 @@ bool launch_finish(const Launcher& launch, const splitzip_cuda_table& table, con
   const std::uint64_t sms = count_blocks(table, in, UINT64_MAX, 1);
   const auto parts = static_cast<std::uint32_t>(
       std::clamp<std::uint64_t>(sms * blocks / groups, 1, kGroupTiles / (kFinishThreads / 32)));
-  return launch(finish_encode_kernel, count_blocks(table, in, groups * parts, blocks) + 1, kFinishThreads, batch,
+  return launch(finish_encode_kernel, count_blocks(table, in, groups * parts, blocks), kFinishThreads, batch,
                 static_cast<std::uint32_t>(groups), parts);
 }
 

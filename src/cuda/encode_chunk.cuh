@@ -35,29 +35,15 @@ __host__ __device__ inline uint32_t make_pair_entry(const uint8_t* ranks, uint32
   return tier2 << (32 - bits2) % 32 | bits2 | tier3 << (9 - bits3) | bits3 << 9 | tier1 << 16 | escapes << 22;
 }
 
-constexpr uint32_t kVariableWords = 192;  // the longest variable part: of a raw chunk in mode tiered
+constexpr uint32_t kVariableWords = kMaxVariableWords;  // of a raw chunk in mode tiered
 
 struct Encoded {
   uint32_t words;
   uint32_t kind;
   uint32_t folded;
-};
 
-// Where the warp of a chunk tells the length of its variable part, as soon as it knows it: addresses of a word and a barrier in shared memory.
-struct LengthPost {
-  uint32_t words;
-  uint32_t told;
-
-  __device__ __forceinline__ void tell(uint32_t n, uint32_t lane) const {
-    if (lane != 0) return;
-    ptx::store_shared(words, n);
-    ptx::arrive_barrier(told);
-  }
-};
-
-// For a warp that encodes a tile alone.
-struct NoPost {
-  __device__ __forceinline__ void tell(uint32_t, uint32_t) const {}
+  // Record and folded content.
+  __device__ __forceinline__ uint2 pack() const { return make_uint2(words | kind << 8, folded); }
 };
 
 // ORs a string of up to 64 bits into zeroed shared words, at a bit offset.
@@ -115,7 +101,7 @@ class VectorsAhead {
   // Vector i is done with. (The compiler moves no load over the barrier; else it would have too many registers in use.)
   __device__ __forceinline__ void release(int i) {
     if (i >= kAhead) load(i - kAhead);
-    __syncwarp();
+    if (i != 0) __syncwarp();
   }
 
  private:
@@ -196,9 +182,9 @@ __device__ __forceinline__ void split_tiered(const Rows& rows, const ChunkJob& j
 }
 
 // Mode tiered: the variable part.
-template <class Rows, class Post>
+template <class Rows>
 __device__ __forceinline__ Encoded join_tiered(const Rows& rows, const Symbols& symbols, uint32_t vectors,
-                                               const Post& post, uint32_t variable, uint32_t lane) {
+                                               uint32_t variable, uint32_t lane) {
   const auto& [content, tier2, tier3, bits2, escapes] = symbols;
   const uint32_t first = escapes >> 4 & 0x0f0f0f0f, second = escapes & 0x0f0f0f0f;
   Escapes<Rows> escaped(rows, ptx::permute(first | first >> 4, second | second >> 4, 0x6420));
@@ -217,11 +203,11 @@ __device__ __forceinline__ Encoded join_tiered(const Rows& rows, const Symbols& 
     result.kind = kKindRaw;
     return result;
   }
-  post.tell(words, lane);
 
   // Variable part: zero it, then every lane ORs its strings in and stores its escapes.
+  ptx::store_shared_8(variable + 8 * lane, 0, 0);  // all that most chunks have
 #pragma unroll 1
-  for (uint32_t j = lane; j < words; j += 32) ptx::store_shared(variable + 4 * j, 0);
+  for (uint32_t j = 64 + lane; j < words; j += 32) ptx::store_shared(variable + 4 * j, 0);
   __syncwarp();
   const uint2 string2 = join_halves(tier2[0], tier2[1], half2), string3 = join_halves(tier3[0], tier3[1], half3);
   append_bits(variable, 2 * (before & 0x7ff), string2.x, string2.y);
@@ -280,13 +266,12 @@ __device__ __forceinline__ void split_fixed4(const Rows& rows, const ChunkJob& j
 }
 
 // Mode fixed4: the variable part.
-template <class Rows, class Post>
+template <class Rows>
 __device__ __forceinline__ Encoded join_fixed4(const Rows& rows, const Symbols& symbols, uint32_t vectors,
-                                               const Post& post, uint32_t variable, uint32_t lane) {
+                                               uint32_t variable, uint32_t lane) {
   const uint32_t mask = symbols.escapes;
   Encoded result{0, kKindCoded, fold_content(symbols.content, lane)};
   if (!ptx::any_lane(mask != 0)) {
-    post.tell(0, lane);
     return result;
   }
   const uint32_t own = __popc(mask), through = ptx::scan_add(own), total = ptx::from_lane(through, 31);
@@ -295,7 +280,6 @@ __device__ __forceinline__ Encoded join_fixed4(const Rows& rows, const Symbols& 
     result.kind = kKindRaw;
     return result;
   }
-  post.tell(result.words, lane);
   if (lane == 0) ptx::store_shared(variable + 4 * result.words - 4, 0);
   __syncwarp();
   Escapes<Rows>(rows, mask).store(variable + through - own);
@@ -303,9 +287,8 @@ __device__ __forceinline__ Encoded join_fixed4(const Rows& rows, const Symbols& 
 }
 
 // Mode raw: writes the plane.
-template <class Rows, class Post>
-__device__ __forceinline__ Encoded copy_raw(const Rows& rows, const ChunkJob& job, const Post& post, uint32_t lane) {
-  post.tell(0, lane);
+template <class Rows>
+__device__ __forceinline__ Encoded copy_raw(const Rows& rows, const ChunkJob& job, uint32_t lane) {
   uint64_t content = 0;
   VectorsAhead<false, Rows> ahead(rows, job.vectors, lane);
 #pragma unroll
@@ -319,9 +302,9 @@ __device__ __forceinline__ Encoded copy_raw(const Rows& rows, const ChunkJob& jo
 }
 
 // Raw or constant in a coded mode: the chunk's bytes in order through its planes and its variable part.
-template <class Rows, class Post>
-__device__ __forceinline__ void encode_plain(const Rows& rows, const ChunkJob& job, uint32_t mode, const Post& post,
-                                             uint32_t variable, uint32_t lane, Encoded& result) {
+template <class Rows>
+__device__ __forceinline__ void encode_plain(const Rows& rows, const ChunkJob& job, uint32_t mode, uint32_t variable,
+                                             uint32_t lane, Encoded& result) {
   // All values equal?
   const uint32_t first = ptx::from_lane(lane == 0 ? rows.value(0, 0) : 0, 0), both = first * 0x10001;
   bool equal = true;
@@ -342,7 +325,6 @@ __device__ __forceinline__ void encode_plain(const Rows& rows, const ChunkJob& j
   const uint32_t words = raw_words(mode, job.vectors);
   result.kind = constant ? kKindConstant : kKindRaw;
   result.words = constant ? 1 : words;
-  post.tell(result.words, lane);
   if (lane == 0) ptx::store_shared(variable + (constant ? 0 : 4 * words - 4), constant ? first : 0);
   __syncwarp();
 

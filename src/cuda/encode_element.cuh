@@ -119,10 +119,9 @@ __device__ __forceinline__ void split_tiered_elements(const Rows& rows, const Ch
 }
 
 // Mode tiered: the variable part.
-template <class E, class Rows, class Post>
+template <class E, class Rows>
 __device__ __forceinline__ Encoded join_tiered_elements(const Rows& rows, const ElementSymbols<E>& symbols,
-                                                        uint32_t vectors, const Post& post, uint32_t variable,
-                                                        uint32_t lane) {
+                                                        uint32_t vectors, uint32_t variable, uint32_t lane) {
   constexpr int kGroups = static_cast<int>(E::kGroups);
   uint32_t own2 = 0, own3 = 0, own_escapes = 0;
 #pragma unroll
@@ -138,7 +137,6 @@ __device__ __forceinline__ Encoded join_tiered_elements(const Rows& rows, const 
     result.kind = kKindRaw;
     return result;
   }
-  post.tell(result.words, lane);
 
   // Counts of the lanes before this one, all in one scan: none of them has more than 31 x 64 codes, or as many escapes as a raw chunk has bytes.
   const uint32_t own = own2 | own3 << 11 | own_escapes << 22, before = ptx::scan_add(own) - own;
@@ -204,25 +202,20 @@ __device__ __forceinline__ void split_fixed4_elements(const Rows& rows, const Ch
 }
 
 // Mode fixed4: the variable part.
-template <class E, class Rows, class Post>
+template <class E, class Rows>
 __device__ __forceinline__ Encoded join_fixed4_elements(const Rows& rows, const ElementSymbols<E>& symbols,
-                                                        uint32_t vectors, const Post& post, uint32_t variable,
-                                                        uint32_t lane) {
+                                                        uint32_t vectors, uint32_t variable, uint32_t lane) {
   Encoded result{0, kKindCoded, fold_content(symbols.content, lane)};
   uint32_t own = 0;
 #pragma unroll
   for (uint32_t x : symbols.escapes) own += __popc(x);
-  if (!ptx::any_lane(own != 0)) {
-    post.tell(0, lane);
-    return result;
-  }
+  if (!ptx::any_lane(own != 0)) return result;
   const uint32_t through = ptx::scan_add(own), total = ptx::from_lane(through, 31);
   result.words = (total + 3) / 4;
   if (result.words > E::raw_words(kFixed4, vectors)) {
     result.kind = kKindRaw;
     return result;
   }
-  post.tell(result.words, lane);
   if (lane == 0) ptx::store_shared(variable + 4 * result.words - 4, 0);
   __syncwarp();
   store_element_escapes<E>(rows, symbols, variable + through - own);
@@ -230,9 +223,9 @@ __device__ __forceinline__ Encoded join_fixed4_elements(const Rows& rows, const 
 }
 
 // Raw or constant in a coded mode: the chunk's bytes in order through its planes and its variable part.
-template <class E, class Rows, class Post>
+template <class E, class Rows>
 __device__ __forceinline__ void encode_plain_elements(const Rows& rows, const TileJob& tile, const ChunkJob& job,
-                                                      uint32_t mode, const Post& post, uint32_t variable, uint32_t lane,
+                                                      uint32_t mode, uint32_t variable, uint32_t lane,
                                                       Encoded& result) {
   const uint32_t raw_words = E::raw_words(mode, job.vectors);
   const uint32_t first = ptx::from_lane(lane == 0 ? rows.value(0, 0) : 0, 0);
@@ -248,7 +241,6 @@ __device__ __forceinline__ void encode_plain_elements(const Rows& rows, const Ti
   const bool constant = raw_words != 0 && !ptx::any_lane(!equal);
   result.kind = constant ? kKindConstant : kKindRaw;
   result.words = constant ? 1 : raw_words;
-  post.tell(result.words, lane);
   if (lane == 0 && raw_words != 0)
     ptx::store_shared(variable + (constant ? 0 : 4 * raw_words - 4), constant ? first : 0);
   __syncwarp();
@@ -259,39 +251,35 @@ __device__ __forceinline__ void encode_plain_elements(const Rows& rows, const Ti
 }
 
 // Mode raw: writes the plane.
-template <class Post>
-__device__ __forceinline__ Encoded copy_elements(const TileJob& tile, const ChunkJob& job, const Post& post,
-                                                 uint32_t lane) {
-  if (job.linear != 0) return copy_raw(LinearRows(job, lane), job, post, lane);
-  return copy_raw(ElementRows(tile, job, lane), job, post, lane);
+__device__ __forceinline__ Encoded copy_elements(const TileJob& tile, const ChunkJob& job, uint32_t lane) {
+  if (job.linear != 0) return copy_raw(LinearRows(job, lane), job, lane);
+  return copy_raw(ElementRows(tile, job, lane), job, lane);
 }
 
-template <class E, bool kFull, class Rows, class Post>
+template <class E, bool kFull, class Rows>
 __device__ __forceinline__ Encoded encode_elements(const Rows& rows, const TileJob& tile, const ChunkJob& job,
-                                                   uint32_t pair_table, const Post& post, uint32_t variable,
-                                                   uint32_t lane) {
+                                                   uint32_t pair_table, uint32_t variable, uint32_t lane) {
   const ElementPlanes<E> planes(tile, job, lane);
   ElementSymbols<E> symbols;
   Encoded e;
   if (tile.tensor.mode == kTiered) {
     split_tiered_elements<E, kFull>(rows, job, planes, tile.padding_bases, pair_table, lane, symbols);
-    e = join_tiered_elements<E>(rows, symbols, job.vectors, post, variable, lane);
+    e = join_tiered_elements<E>(rows, symbols, job.vectors, variable, lane);
   } else {
     split_fixed4_elements<E, kFull>(rows, job, planes, lane, symbols);
-    e = join_fixed4_elements<E>(rows, symbols, job.vectors, post, variable, lane);
+    e = join_fixed4_elements<E>(rows, symbols, job.vectors, variable, lane);
   }
-  if (e.kind == kKindRaw) encode_plain_elements<E>(rows, tile, job, tile.tensor.mode, post, variable, lane, e);
+  if (e.kind == kKindRaw) encode_plain_elements<E>(rows, tile, job, tile.tensor.mode, variable, lane, e);
   return e;
 }
 
-template <class E, class Post>
+template <class E>
 __device__ __forceinline__ Encoded encode_aligned_elements(const TileJob& tile, const ChunkJob& job,
-                                                           uint32_t pair_table, const Post& post, uint32_t variable,
-                                                           uint32_t lane) {
+                                                           uint32_t pair_table, uint32_t variable, uint32_t lane) {
   // The usual chunk has a version of its own.
   if (job.linear != 0 && job.vectors == kChunkVectors)
-    return encode_elements<E, true>(LinearElements<E>(job, lane), tile, job, pair_table, post, variable, lane);
-  return encode_elements<E, false>(AlignedElements<E>(tile, job, lane), tile, job, pair_table, post, variable, lane);
+    return encode_elements<E, true>(LinearElements<E>(job, lane), tile, job, pair_table, variable, lane);
+  return encode_elements<E, false>(AlignedElements<E>(tile, job, lane), tile, job, pair_table, variable, lane);
 }
 
 }  // namespace splitzip::cuda

@@ -10,33 +10,37 @@ namespace splitzip::cuda {
 
 template <uint32_t kStages>
 struct EncodeShared {
-  uint32_t variable[kTileChunks][kVariableWords];  // of each warp
   uint32_t pair_tables[kStages][kPairWords];
   TileJob jobs[kStages];
-  Encoded encoded[kStages][kTileChunks];
-  uint32_t lengths[kStages][kTileChunks];  // of the variable parts, in words
-  uint64_t told[kStages][kTileChunks];     // barriers: the length is known
-  uint32_t pair_table_source[kStages];     // the tensor
+  uint32_t variable[kTileChunks][kVariableWords];  // of each warp
+  uint2 encoded[kStages][kTileChunks];             // record and folded content
+  uint64_t told[kStages][kTileChunks];             // barriers: the chunk is encoded
+  uint32_t pair_table_source[kStages];             // the tensor
   TileRing<kStages> ring;
 };
 
-// Words of the variable parts of a tile's first `count` chunks, once their warps have told them. Those have claimed them earlier than a later one.
+// Tells what a chunk has become. Returns the words of the variable parts of the chunks before it in the tile, which warps have claimed earlier.
 template <uint32_t kStages>
-__device__ __forceinline__ uint32_t sum_lengths(const EncodeShared<kStages>& shared, const Claim& claim, uint32_t count,
-                                                uint32_t lane) {
-  uint32_t words = 0;
-  if (lane < count) {
-    ptx::wait_barrier(ptx::shared_address(&shared.told[claim.stage][lane]), claim.number / kStages & 1);
-    words = shared.lengths[claim.stage][lane];
+__device__ __forceinline__ uint32_t tell_chunk(EncodeShared<kStages>& shared, const Claim<kStages>& claim,
+                                               const Encoded& e, uint32_t lane) {
+  const uint32_t stage = claim.stage(), chunk = claim.chunk(), told = ptx::shared_address(shared.told[stage]);
+  if (lane == 0) {
+    shared.encoded[stage][chunk] = e.pack();
+    ptx::arrive_barrier(told + 8 * chunk);
   }
+  uint32_t words = 0;
+  if (lane < chunk) {
+    ptx::wait_barrier(told + 8 * lane, claim.round());
+    words = shared.encoded[stage][lane].x & 0xff;
+  }
+  __syncwarp();  // the part is in shared memory
   return ptx::sum_over_warp(words);
 }
 
 // Job and pair table of a tile, by one warp.
 template <uint32_t kKernel, bool kFirst, uint32_t kStages>
-__device__ __forceinline__ void prepare_encode(const Batch& batch, EncodeShared<kStages>& shared, uint32_t number,
-                                               uint32_t lane) {
-  const uint32_t stage = number % kStages;
+__device__ __forceinline__ void prepare_encode(const Batch& batch, EncodeShared<kStages>& shared, uint32_t stage,
+                                               uint32_t round, uint32_t lane) {
   const auto copy_pair_table = [&](uint32_t tensor) {
     if (kKernel == kFixed4Kernel || shared.pair_table_source[stage] == tensor) return;
     ptx::wait_all_copies();  // of a tile that was passed over
@@ -47,20 +51,9 @@ __device__ __forceinline__ void prepare_encode(const Batch& batch, EncodeShared<
       ptx::copy_16_async(ptx::shared_address(&shared.pair_tables[stage][4 * j]),
                          batch.pair_tables + uint64_t{4 * kPairWords} * tensor + 16 * j);
   };
-  shared.ring.template prepare<kFirst>(batch, shared.jobs, kKernel, number, lane, copy_pair_table);
+  shared.ring.template prepare<kFirst>(batch, shared.jobs, kKernel, stage, round, lane, copy_pair_table);
   if (kKernel != kFixed4Kernel) ptx::wait_all_copies();
-  shared.ring.publish(number);
-}
-
-// Directory and the rest of the slot of a tile whose chunks are encoded, by one warp. Of a tile without chunks it only awaits what is told.
-template <uint32_t kStages>
-__device__ __forceinline__ void end_tile(const Batch& batch, const EncodeShared<kStages>& shared, const Claim& claim,
-                                         uint32_t lane) {
-  const TileJob& job = shared.jobs[claim.stage];
-  const uint32_t total = sum_lengths(shared, claim, kTileChunks, lane);
-  if (job.chunk_count == 0) return;
-  clear_slot(job, total, lane);
-  write_directory(batch, job, shared.encoded[claim.stage], total, lane);
+  shared.ring.publish(stage);
 }
 
 template <uint32_t kKernel>
@@ -76,29 +69,24 @@ __global__ void __launch_bounds__(kBlockThreads, encode_tuning(kKernel).blocks)
   shared.ring.start();
   ptx::wait_for_previous_grid();
   ptx::allow_next_grid();
-  if (warp < kStages) prepare_encode<kKernel, true>(batch, shared, warp, lane);
   const uint32_t variable = ptx::shared_address(shared.variable[warp]);
+  if (warp < kStages) prepare_encode<kKernel, true>(batch, shared, warp, 0, lane);
 #pragma unroll 1
   for (;;) {
-    const Claim claim = shared.ring.claim(lane);
-    const uint32_t stage = claim.stage, chunk = claim.chunk;
+    const Claim<kStages> claim = shared.ring.claim(lane);
+    const uint32_t stage = claim.stage(), chunk = claim.chunk();
     const TileJob& tile = shared.jobs[stage];
     if (tile.chunk_count == kNoMoreTiles) break;
-    const LengthPost post{ptx::shared_address(&shared.lengths[stage][chunk]),
-                          ptx::shared_address(&shared.told[stage][chunk])};
-    if (chunk < tile.chunk_count) {
-      const Encoded e = encode_with<kKernel>(tile, tile.chunks[chunk], ptx::shared_address(shared.pair_tables[stage]),
-                                             post, variable, lane);
-      if (lane == 0) shared.encoded[stage][chunk] = e;
-      const uint32_t start = sum_lengths(shared, claim, chunk, lane);
-      __syncwarp();
-      write_variable(batch, tile, variable, start, e.words, lane);
-    } else {
-      post.tell(0, lane);
-    }
-    if (shared.ring.end_chunk(claim, lane)) {
-      end_tile(batch, shared, claim, lane);
-      prepare_encode<kKernel, false>(batch, shared, claim.number + kStages, lane);
+    Encoded e{};
+    if (chunk < tile.chunk_count)
+      e = encode_with<kKernel>(tile, tile.chunks[chunk], ptx::shared_address(shared.pair_tables[stage]), variable,
+                               lane);
+    const uint32_t start = tell_chunk(shared, claim.again(), e, lane);
+    write_variable(batch, shared.jobs[claim.again().stage()], variable, start, e.words, lane);
+    const Claim<kStages> ended = claim.again();
+    if (shared.ring.end_chunk(ended, lane)) {
+      end_tile(batch, shared.jobs[ended.stage()], shared.encoded[ended.stage()], lane);
+      prepare_encode<kKernel, false>(batch, shared, ended.stage(), ended.round(), lane);
     }
   }
 }

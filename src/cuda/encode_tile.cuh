@@ -8,52 +8,48 @@
 namespace splitzip::cuda {
 
 template <uint32_t kMode, bool kFull, class Rows>
-__device__ __forceinline__ void split_chunk(const Rows& rows, const TileJob& tile, const ChunkJob& job,
-                                            uint32_t pair_table, uint32_t lane, Symbols& symbols) {
+__device__ __forceinline__ Encoded encode_coded(const Rows& rows, const TileJob& tile, const ChunkJob& job,
+                                                uint32_t pair_table, uint32_t variable, uint32_t lane) {
+  Symbols symbols;
   if constexpr (kMode == kTiered) {
     split_tiered<kFull>(rows, job, tile.padding_bases, pair_table, lane, symbols);
+    return join_tiered(rows, symbols, job.vectors, variable, lane);
   } else {
     split_fixed4<kFull>(rows, job, lane, symbols);
+    return join_fixed4(rows, symbols, job.vectors, variable, lane);
   }
 }
 
-template <uint32_t kMode, class Rows, class Post>
+template <uint32_t kMode, class Rows>
 __device__ __forceinline__ Encoded encode_chunk(const Rows& rows, const TileJob& tile, const ChunkJob& job,
-                                                uint32_t pair_table, const Post& post, uint32_t variable,
-                                                uint32_t lane) {
+                                                uint32_t pair_table, uint32_t variable, uint32_t lane) {
   if constexpr (kMode == kRaw) {
-    return copy_raw(rows, job, post, lane);
+    return copy_raw(rows, job, lane);
   } else {
     // The usual chunk has a version of its own.
-    Symbols symbols;
-    if (Rows::kWholeVectors && job.linear != 0 && job.vectors == kChunkVectors) {
-      if constexpr (Rows::kWholeVectors) split_chunk<kMode, true>(rows.linear(), tile, job, pair_table, lane, symbols);
-    } else {
-      split_chunk<kMode, false>(rows, tile, job, pair_table, lane, symbols);
-    }
     Encoded e;
-    if constexpr (kMode == kTiered) {
-      e = join_tiered(rows, symbols, job.vectors, post, variable, lane);
+    if (Rows::kWholeVectors && job.linear != 0 && job.vectors == kChunkVectors) {
+      if constexpr (Rows::kWholeVectors)
+        e = encode_coded<kMode, true>(rows.linear(), tile, job, pair_table, variable, lane);
     } else {
-      e = join_fixed4(rows, symbols, job.vectors, post, variable, lane);
+      e = encode_coded<kMode, false>(rows, tile, job, pair_table, variable, lane);
     }
-    if (e.kind == kKindRaw) encode_plain(rows, job, kMode, post, variable, lane, e);
+    if (e.kind == kKindRaw) encode_plain(rows, job, kMode, variable, lane, e);
     return e;
   }
 }
 
 // Directory of the tile, by one warp: lane l is chunk l.
-__device__ __forceinline__ void write_directory(const Batch& batch, const TileJob& job, const Encoded* encoded,
-                                                uint32_t total, uint32_t lane) {
+__device__ __forceinline__ void write_directory(const Batch& batch, const TileJob& job, uint2 encoded, uint32_t total,
+                                                uint32_t lane) {
   const EntryPlan& entry = job.entry;
   uint32_t sum = 0;
   if (lane < job.chunk_count) {
-    const Encoded e = encoded[lane];
-    const uint32_t c = job.tile * kTileChunks + lane, record = e.words | e.kind << 8;
-    const uint32_t checksum = batch.checksums != 0 ? finalize(job.chunks[lane].seed + e.folded) : 0;
-    ptx::store_2(entry.records + uint64_t{2} * c, record);
+    const uint32_t c = job.tile * kTileChunks + lane;
+    const uint32_t checksum = batch.checksums != 0 ? finalize(job.chunks[lane].seed + encoded.y) : 0;
+    ptx::store_2(entry.records + uint64_t{2} * c, encoded.x);
     if (batch.checksums != 0) ptx::store_4(entry.checksums + uint64_t{4} * c, checksum);
-    sum = hash_words(HashDomain::kChunk, entry.first_chunk + c, record, checksum);
+    sum = hash_words(HashDomain::kChunk, entry.first_chunk + c, encoded.x, checksum);
   }
   sum = ptx::sum_over_warp(sum);
   if (lane == 0) {
@@ -65,13 +61,7 @@ __device__ __forceinline__ void write_directory(const Batch& batch, const TileJo
   }
 }
 
-// The words of the slot after those of all chunks.
-__device__ __forceinline__ void clear_slot(const TileJob& job, uint32_t total, uint32_t lane) {
-#pragma unroll 1
-  for (uint32_t j = total + lane; j < job.slot_words; j += 32) ptx::store_4(job.slot + uint64_t{4} * j, 0);
-}
-
-// Where the variable part of a chunk goes: into the slot, then into staging.
+// Where the variable part of a chunk goes, `start` words after that of the tile's first one: into the slot, then into staging.
 __device__ __forceinline__ void write_variable(const Batch& batch, const TileJob& job, uint32_t variable,
                                                uint32_t start, uint32_t words, uint32_t lane) {
   const uint32_t slot_words = job.slot_words;
@@ -89,19 +79,29 @@ __device__ __forceinline__ void write_variable(const Batch& batch, const TileJob
   }
 }
 
-template <uint32_t kKernel, class Post>
+// The rest of a tile whose chunks are encoded, by one warp: directory, and the words of the slot after all variable parts.
+__device__ __forceinline__ void end_tile(const Batch& batch, const TileJob& job, const uint2* encoded, uint32_t lane) {
+  if (job.chunk_count == 0) return;
+  const uint2 own = lane < job.chunk_count ? encoded[lane] : make_uint2(0, 0);
+  const uint32_t total = ptx::sum_over_warp(own.x & 0xff);
+#pragma unroll 1
+  for (uint32_t j = total + lane; j < job.slot_words; j += 32) ptx::store_4(job.slot + uint64_t{4} * j, 0);
+  write_directory(batch, job, own, total, lane);
+}
+
+template <uint32_t kKernel>
 __device__ __forceinline__ Encoded encode_with(const TileJob& tile, const ChunkJob& job, uint32_t pair_table,
-                                               const Post& post, uint32_t variable, uint32_t lane) {
+                                               uint32_t variable, uint32_t lane) {
   if constexpr (kKernel > kRawKernel) {
     return encode_elements<Element<kKernel - kAnywhereKernel>, false>(ElementRows(tile, job, lane), tile, job,
-                                                                      pair_table, post, variable, lane);
+                                                                      pair_table, variable, lane);
   } else if constexpr (kKernel == kRawKernel) {
-    return copy_elements(tile, job, post, lane);
+    return copy_elements(tile, job, lane);
   } else if constexpr (kKernel > kGeneralKernel) {
-    return encode_aligned_elements<Element<kKernel - kAlignedKernel>>(tile, job, pair_table, post, variable, lane);
+    return encode_aligned_elements<Element<kKernel - kAlignedKernel>>(tile, job, pair_table, variable, lane);
   } else {
     return with_bf16_rows<kKernel>(tile, job, lane, [&](const auto& rows, auto mode) {
-      return encode_chunk<mode()>(rows, tile, job, pair_table, post, variable, lane);
+      return encode_chunk<mode()>(rows, tile, job, pair_table, variable, lane);
     });
   }
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "cuda/check_frame.cuh"
+#include "cuda/tuning.cuh"
 
 namespace splitzip::cuda {
 
@@ -121,8 +122,9 @@ __device__ inline void settle_budget(FramePlan& frame, const uint32_t* group_sum
 }
 
 // Puts the spilled words of one of several parts of a group of tiles where they belong, the first part also the group's tile records.
-__device__ inline void order_spill(const Batch& batch, FramePlan& frame, uint32_t group, uint32_t part, uint32_t parts,
-                                   GroupSums& sums) {
+// (Not inlined, as the kernel would need too many registers for that many blocks on a multiprocessor.)
+[[gnu::noinline]] __device__ inline void order_spill(const Batch& batch, FramePlan& frame, uint32_t group, uint32_t part,
+                                                uint32_t parts, GroupSums& sums) {
   static_assert(kFinishThreads > kGroupTiles);
   constexpr uint32_t kWarps = kFinishThreads / 32;
   const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -195,47 +197,42 @@ __device__ inline void order_spill(const Batch& batch, FramePlan& frame, uint32_
   }
 }
 
-// Groups, in parts, are dealt out to all blocks but the last, which writes entries and padding and waits for the others to complete the frames. It is
-// the last to start, so it cannot keep another one from starting.
-__global__ void __launch_bounds__(kFinishThreads)
+// Groups, in parts, are dealt out to all blocks. The last one that is done with its own completes the frames.
+__global__ void __launch_bounds__(kFinishThreads, kTuning.finish_blocks)
     finish_encode_kernel(const __grid_constant__ Batch batch, uint32_t group_count, uint32_t parts) {
   __shared__ GroupSums sums;
-  const bool last = blockIdx.x == gridDim.x - 1;
-  const uint32_t entries = batch.frame_count * batch.tensor_count;
-  if (last && batch.budgets == 0) {
+  __shared__ bool last;
+  const uint32_t entries = batch.frame_count * batch.tensor_count, first = blockIdx.x * kFinishThreads + threadIdx.x,
+                 step = gridDim.x * kFinishThreads;
+  if (batch.budgets == 0) {
     // While others still encode: what the planner left stands, since the kernel before this one has waited for it.
-    for (uint32_t e = threadIdx.x; e < entries; e += kFinishThreads) write_entry(batch, e);
+    for (uint32_t e = first; e < entries; e += step) write_entry(batch, e);
   }
   ptx::touch(reinterpret_cast<uint64_t>(batch.frames));
   ptx::wait_for_previous_grid();
   ptx::allow_next_grid();
-  if (!last) {
-    const auto for_each_item = [&](const auto& work) {
-      for (uint64_t item = blockIdx.x; item < uint64_t{group_count} * parts; item += gridDim.x - 1) {
-        const auto g = static_cast<uint32_t>(item / parts), part = static_cast<uint32_t>(item % parts);
-        FramePlan& frame = batch.frames[find_frame(batch, g)];
-        const uint32_t group = g - frame.first_group;
-        if (group < groups_of(frame)) work(frame, group, part);
-        __syncthreads();
-      }
-    };
-    if (batch.budgets != 0) {
-      for_each_item([&](FramePlan& frame, uint32_t group, uint32_t part) {
-        settle_budget(frame, batch.group_sums + frame.first_group, group * parts + part, groups_of(frame) * parts,
-                      sums);
-      });
+  const auto for_each_item = [&](const auto& work) {
+    for (uint64_t item = blockIdx.x; item < uint64_t{group_count} * parts; item += gridDim.x) {
+      const auto g = static_cast<uint32_t>(item / parts), part = static_cast<uint32_t>(item % parts);
+      FramePlan& frame = batch.frames[find_frame(batch, g)];
+      const uint32_t group = g - frame.first_group;
+      if (group < groups_of(frame)) work(frame, group, part);
+      __syncthreads();
     }
+  };
+  if (batch.budgets != 0) {
     for_each_item([&](FramePlan& frame, uint32_t group, uint32_t part) {
-      const bool fits = batch.budgets == 0 || load_fresh(frame.error) == 0;
-      if (frame.tile_count != 0 && frame.live != 0 && fits) order_spill(batch, frame, group, part, parts, sums);
+      settle_budget(frame, batch.group_sums + frame.first_group, group * parts + part, groups_of(frame) * parts, sums);
     });
-    if (threadIdx.x == 0) ptx::add_release(&batch.state->finished_blocks, 1);
-    return;
   }
-  if (threadIdx.x == 0) {
-    while (ptx::load_acquire(&batch.state->finished_blocks) != gridDim.x - 1) ptx::pause();
-  }
+  for_each_item([&](FramePlan& frame, uint32_t group, uint32_t part) {
+    const bool fits = batch.budgets == 0 || load_fresh(frame.error) == 0;
+    if (frame.tile_count != 0 && frame.live != 0 && fits) order_spill(batch, frame, group, part, parts, sums);
+  });
   __syncthreads();
+  if (threadIdx.x == 0) last = ptx::add_ordered(&batch.state->finished_blocks, 1) == gridDim.x - 1;
+  __syncthreads();
+  if (!last) return;
   if (batch.budgets != 0) {  // now it is known which frames fit
     for (uint32_t e = threadIdx.x; e < entries; e += kFinishThreads) {
       if (load_fresh(batch.frames[batch.entries[e].frame].error) == 0) write_entry(batch, e);

@@ -64,6 +64,11 @@ __device__ __forceinline__ uint64_t keep(uint64_t address) {
   return address;
 }
 
+__device__ __forceinline__ uint32_t keep(uint32_t x) {
+  asm("" : "+r"(x));
+  return x;
+}
+
 __device__ __forceinline__ uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
@@ -141,6 +146,9 @@ __device__ __forceinline__ uint32_t load_2_constant(uint64_t address) {
 
 __device__ __forceinline__ void store_shared(uint32_t address, uint32_t x) {
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(x) : "memory");
+}
+__device__ __forceinline__ void store_shared_8(uint32_t address, uint32_t x, uint32_t y) {
+  asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(address), "r"(x), "r"(y) : "memory");
 }
 __device__ __forceinline__ void store_shared_byte(uint32_t address, uint32_t x) {
   asm volatile("st.shared.u8 [%0], %1;" ::"r"(address), "r"(x) : "memory");
@@ -231,6 +239,28 @@ __device__ __forceinline__ uint32_t from_lane(uint32_t x, uint32_t lane) {
   return __shfl_sync(kFullWarp, x, static_cast<int>(lane));
 }
 
+// Counts up a shared word, from 0 to `last` and around, by the first lane; all receive what it was.
+__device__ __forceinline__ uint32_t count_shared(uint32_t address, uint32_t last, uint32_t lane) {
+  uint32_t x = 0;
+  if (lane == 0) asm volatile("atom.shared.inc.u32 %0, [%1], %2;" : "=r"(x) : "r"(address), "r"(last) : "memory");
+  return sum_over_warp(x);
+}
+
+// Arrives at a barrier, by the first lane; whether no other arrival was missing, for all lanes.
+__device__ __forceinline__ bool arrive_last(uint32_t barrier, uint32_t lane) {
+  uint32_t missing = 0;
+  if (lane == 0) {
+    asm volatile(
+        "{ .reg .b64 state;\n"
+        "  mbarrier.arrive.shared.b64 state, [%1];\n"
+        "  mbarrier.pending_count.b64 %0, state; }"
+        : "=r"(missing)
+        : "r"(barrier)
+        : "memory");
+  }
+  return sum_over_warp(missing) == 1;
+}
+
 // Programmatic dependent launch: wait until the grids before this one are complete and visible; let the next one start. Before 9.0 grids follow each other
 // in the order of the stream.
 __device__ __forceinline__ void wait_for_previous_grid() {
@@ -244,16 +274,11 @@ __device__ __forceinline__ void allow_next_grid() {
 #endif
 }
 
-// For loops that wait.
-__device__ __forceinline__ void pause() { asm volatile("nanosleep.u32 20;"); }
-
-__device__ __forceinline__ void add_release(uint32_t* p, uint32_t x) {
-  asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(p), "r"(x) : "memory");
-}
-__device__ __forceinline__ uint32_t load_acquire(const uint32_t* p) {
-  uint32_t x;
-  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
-  return x;
+// What was there. The threads that come later see what those did that came earlier.
+__device__ __forceinline__ uint32_t add_ordered(uint32_t* p, uint32_t x) {
+  uint32_t before;
+  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(p), "r"(x) : "memory");
+  return before;
 }
 __device__ __forceinline__ void store_release_system(uint32_t* p, uint32_t x) {
   asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(p), "r"(x) : "memory");

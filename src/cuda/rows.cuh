@@ -21,7 +21,13 @@ class LinearRows {
       : source_(ptx::keep(job.source + kVectorBytes * lane)), bases_(ptx::keep(job.bases + kVectorBytes * lane)) {}
   __device__ __forceinline__ uint4 load(uint32_t i) const { return ptx::load_16(source_ + 512 * i); }
   __device__ __forceinline__ void store(uint32_t i, uint4 w) const { ptx::store_16(source_ + 512 * i, w); }
+  __device__ __forceinline__ uint32_t value(uint32_t i, uint32_t k) const {
+    return ptx::load_2(source_ + 512 * i + 2 * k);
+  }
   __device__ __forceinline__ uint4 bases(uint32_t i) const { return ptx::load_16(bases_ + 512 * i); }
+  __device__ __forceinline__ uint32_t base(uint32_t i, uint32_t k) const {
+    return ptx::load_2_constant(bases_ + 512 * i + 2 * k);
+  }
   __device__ __forceinline__ uint32_t values_in(uint32_t) const { return kVectorValues; }
 
  private:

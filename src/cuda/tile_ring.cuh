@@ -8,11 +8,18 @@
 
 namespace splitzip::cuda {
 
-// A chunk that a warp has claimed.
+// A chunk that a warp has claimed: its number among those of all stages in two rounds.
+template <uint32_t kStages>
 struct Claim {
-  uint32_t chunk;
-  uint32_t stage;   // where its tile is
-  uint32_t number;  // of the tile, of the block's
+  uint32_t number;
+
+  __device__ __forceinline__ uint32_t chunk() const { return number % kTileChunks; }
+  // Where its tile is.
+  __device__ __forceinline__ uint32_t stage() const { return number / kTileChunks - round() * kStages; }
+  // Parity of the tiles that were there before.
+  __device__ __forceinline__ uint32_t round() const { return number >= kStages * kTileChunks; }
+  // What follows from it is found anew, rather than kept in registers.
+  __device__ __forceinline__ Claim again() const { return {ptx::keep(number)}; }
 };
 
 template <uint32_t kStages>
@@ -25,8 +32,7 @@ class TileRing {
     if (threadIdx.x == 0) {
       for (uint32_t s = 0; s < kStages; ++s) {
         ptx::init_barrier(ptx::shared_address(&prepared_[s]), 32);
-        ptx::init_barrier(ptx::shared_address(&coded_[s]), 32 * kTileChunks);
-        ended_[s] = 0;
+        ptx::init_barrier(ptx::shared_address(&coded_[s]), kTileChunks);
       }
       claimed_ = 0;
     }
@@ -34,39 +40,34 @@ class TileRing {
   }
 
   // The next chunk of the block, once its tile is prepared.
-  __device__ __forceinline__ Claim claim(uint32_t lane) {
-    uint32_t n = 0;
-    if (lane == 0) n = atomicAdd(&claimed_, 1u);
-    n = ptx::from_lane(n, 0);
-    const Claim claim{n % kTileChunks, n / kTileChunks % kStages, n / kTileChunks};
-    await(prepared_, claim.number);
+  __device__ __forceinline__ Claim<kStages> claim(uint32_t lane) {
+    const Claim<kStages> claim{ptx::count_shared(ptx::shared_address(&claimed_), 2 * kStages * kTileChunks - 1, lane)};
+    await(prepared_, claim.stage(), claim.round());
     return claim;
   }
 
   // The warp is done with its chunk. True for the one that has to end the tile, once the other warps are done with theirs: it then prepares tile
   // `number` + kStages.
-  __device__ __forceinline__ bool end_chunk(Claim claim, uint32_t lane) {
+  __device__ __forceinline__ bool end_chunk(Claim<kStages> claim, uint32_t lane) {
     __syncwarp();
-    uint32_t before = 0;
-    if (lane == 0) before = atomicAdd(&ended_[claim.stage], 1u);
-    ptx::arrive_barrier(ptx::shared_address(&coded_[claim.stage]));
-    if (ptx::from_lane(before, 0) != kTileChunks - 1) return false;
-    await(coded_, claim.number);
-    if (lane == 0) ended_[claim.stage] = 0;
+    if (!ptx::arrive_last(ptx::shared_address(&coded_[claim.stage()]), lane)) return false;
+    await(coded_, claim.stage(), claim.round());
     return true;
   }
 
-  // Prepares tile `number` of the block, by one warp, which calls publish() after what it adds. `start`: of prepare_tile(). The first tiles of all blocks
-  // are dealt out by number, the others as they are asked for. Each block's are in order, so that none is left when it finds that there are no more.
+  // Prepares the next tile of a stage, by one warp, which calls publish() after what it adds; `round` is that of the one before. `start`: of
+  // prepare_tile(). The first tiles of all blocks are dealt out by number, the others as they are asked for. Each block's are in order, so that none is
+  // left when it finds that there are no more.
   template <bool kFirst, class Start>
-  __device__ __forceinline__ void prepare(const Batch& batch, TileJob (&jobs)[kStages], uint32_t kernel,
-                                          uint32_t number, uint32_t lane, const Start& start) {
+  __device__ __forceinline__ void prepare(const Batch& batch, TileJob (&jobs)[kStages], uint32_t kernel, uint32_t stage,
+                                          uint32_t round, uint32_t lane, const Start& start) {
     uint32_t* const counter = &batch.state->next_tile[kernel];
     const uint32_t dealt = kStages * gridDim.x;
-    TileJob& job = jobs[number % kStages];
+    TileJob& job = jobs[stage];
     if (!kFirst) {
-      await(prepared_, number - 1);
-      if (jobs[(number - 1) % kStages].chunk_count == kNoMoreTiles) {
+      const uint32_t before = (stage + kStages - 1) % kStages;
+      await(prepared_, before, stage != 0 ? round ^ 1 : round);
+      if (jobs[before].chunk_count == kNoMoreTiles) {
         __syncwarp();  // no lane needs the former job any more
         if (lane == 0) job.chunk_count = kNoMoreTiles;
         __syncwarp();
@@ -74,7 +75,7 @@ class TileRing {
       }
     }
     for (uint32_t skip;;) {
-      uint32_t tile = number * gridDim.x + blockIdx.x, end = batch.dealt_tiles;
+      uint32_t tile = stage * gridDim.x + blockIdx.x, end = batch.dealt_tiles;
       if (!kFirst) {
         end = ptx::load_4(reinterpret_cast<uint64_t>(&batch.state->tile_count));
         if (lane == 0) tile = dealt + atomicAdd(counter, 1u);
@@ -86,18 +87,17 @@ class TileRing {
       if (kFirst) return;  // a tile without chunks
     }
   }
-  __device__ __forceinline__ void publish(uint32_t number) {
-    ptx::arrive_barrier(ptx::shared_address(&prepared_[number % kStages]));
+  __device__ __forceinline__ void publish(uint32_t stage) {
+    ptx::arrive_barrier(ptx::shared_address(&prepared_[stage]));
   }
 
  private:
-  static __device__ __forceinline__ void await(uint64_t (&barriers)[kStages], uint32_t number) {
-    ptx::wait_barrier(ptx::shared_address(&barriers[number % kStages]), number / kStages & 1);
+  static __device__ __forceinline__ void await(uint64_t (&barriers)[kStages], uint32_t stage, uint32_t round) {
+    ptx::wait_barrier(ptx::shared_address(&barriers[stage]), round);
   }
 
   uint64_t prepared_[kStages];
   uint64_t coded_[kStages];
-  uint32_t ended_[kStages];  // chunks of the tile
   uint32_t claimed_;
 };
 

@@ -56,7 +56,7 @@ __global__ void encode_tiles(const __grid_constant__ device::View view, const Ho
           view, tiles[warp], c, words, scratches[warp], lane,
           [&](const device::Place& at) { return *reinterpret_cast<const uint4*>(homes[at.tensor](at)); });
     }
-    device::end_tile(view, tiles[warp], words, lane);
+    device::end_tile(view, tiles[warp], lane);
   }
 }
 

@@ -40,6 +40,7 @@ inline uint32_t dot_bytes(uint32_t a, uint32_t b, uint32_t c) {
 }
 
 inline uint64_t keep(uint64_t address) { return address; }
+inline uint32_t keep(uint32_t x) { return x; }
 
 template <class T>
 T load_as(uint64_t address) {
@@ -85,9 +86,11 @@ inline void store_shared_16(uint32_t address, uint4 w) { store_16(shared_memory(
 inline void store_shared(uint32_t address, uint32_t x) { store_4(shared_memory(address), x); }
 inline void store_shared_2(uint32_t address, uint32_t x) { store_2(shared_memory(address), x); }
 inline void store_shared_byte(uint32_t address, uint32_t x) { store_1(shared_memory(address), x); }
-inline void or_shared(uint32_t address, uint32_t bits) {
-  if (bits != 0) store_shared(address, load_shared(address) | bits);
+inline void store_shared_8(uint32_t address, uint32_t x, uint32_t y) {
+  store_shared(address, x);
+  store_shared(address + 4, y);
 }
+inline void or_shared(uint32_t address, uint32_t bits) { store_shared(address, load_shared(address) | bits); }
 
 // Copies of each thread, which arrive when it waits for them: whoever reads earlier finds what was there before.
 struct PendingCopy {
@@ -135,12 +138,24 @@ inline uint32_t sum_over_warp(uint32_t x) { return __reduce_add_sync(kFullWarp, 
 inline bool any_lane(bool x) { return __any_sync(kFullWarp, x) != 0; }
 inline uint32_t from_lane(uint32_t x, uint32_t lane) { return __shfl_sync(kFullWarp, x, lane); }
 
+inline uint32_t count_shared(uint32_t address, uint32_t last, uint32_t lane) {
+  uint32_t x = 0;
+  if (lane == 0) {
+    x = load_shared(address);
+    store_shared(address, x < last ? x + 1 : 0);
+  }
+  return sum_over_warp(x);
+}
+inline bool arrive_last(uint32_t barrier, uint32_t lane) {
+  uint32_t missing = 0;
+  if (lane == 0) missing = barrier_at(barrier).missing, arrive_barrier(barrier);
+  return sum_over_warp(missing) == 1;
+}
+
 inline void wait_for_previous_grid() {}
 inline void allow_next_grid() {}
-inline void pause() { emulation::yield(); }
 
-inline void add_release(uint32_t* p, uint32_t x) { *p += x; }
-inline uint32_t load_acquire(const uint32_t* p) { return *p; }
+inline uint32_t add_ordered(uint32_t* p, uint32_t x) { return std::exchange(*p, *p + x); }
 inline void store_release_system(uint32_t* p, uint32_t x) { *p = x; }
 
 }  // namespace splitzip::cuda::ptx
