@@ -54,13 +54,6 @@ if [ -z "$nvcc" ]; then
 fi
 echo "nvcc: $nvcc; $("$venv/bin/python" --version)"
 
-say "Python package"
-# Its kernels are for another architecture than those of the tests below: so two are compiled, and with a GPU this one's code runs, too.
-if [ "$tree" = dev ]; then cuda=SPLITZIP_CUDA=OFF; else cuda=CMAKE_CUDA_COMPILER=$nvcc; fi
-"$venv/bin/python" -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps \
-  --config-settings=build-dir="$build/python" --config-settings=cmake.define.CMAKE_CUDA_ARCHITECTURES=80 \
-  --config-settings=cmake.define.SPLITZIP_WERROR=ON --config-settings=cmake.define."$cuda" ./python
-
 build_preset() {
   preset=$1
   shift
@@ -68,8 +61,17 @@ build_preset() {
   cmake --preset "$preset" -B "$build/$preset" "$@"
   cmake --build "$build/$preset" --parallel "$jobs"
 }
-if [ "$tree" = dev ]; then cuda=-DSPLITZIP_CUDA=OFF; else cuda=-DCMAKE_CUDA_COMPILER=$nvcc; fi
-build_preset "$tree" -DSPLITZIP_TEST_PYTHON=ON -DPython3_EXECUTABLE="$venv/bin/python" $cuda
+if [ "$tree" = dev ]; then cuda=SPLITZIP_CUDA=OFF; else cuda=CMAKE_CUDA_COMPILER=$nvcc; fi
+build_preset "$tree" -DSPLITZIP_TEST_PYTHON=ON -DPython3_EXECUTABLE="$venv/bin/python" -DSPLITZIP_TEST_CUDA_ARCHITECTURES=80-real -D"$cuda"
+
+say "Python package"
+# With the library of that tree; test_package.py builds one with the library's sources, as users do.
+cmake --install "$build/$tree" --prefix "$build/installed" > "$build/installed.log"
+"$venv/bin/python" -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps \
+  --config-settings=build-dir="$build/python" --config-settings=cmake.define.SPLITZIP_KV_INSTALLED_LIBRARY=ON \
+  --config-settings=cmake.define.splitzip_ROOT="$build/installed" --config-settings=cmake.define.CMAKE_CUDA_ARCHITECTURES=90 \
+  --config-settings=cmake.define.SPLITZIP_WERROR=ON --config-settings=cmake.define."$cuda" ./python
+
 build_preset asan -DPython3_EXECUTABLE="$venv/bin/python" -DSPLITZIP_FUZZ_SECONDS="$fuzz_seconds"
 
 # One run over both trees, so that one summary counts everything. Some tests wait more than they work, so there is one more than processors.
