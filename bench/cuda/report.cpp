@@ -40,6 +40,7 @@ void Report::add(const Row& row) {
   nlohmann::ordered_json json = {{"group", row.group},     {"data", row.data},    {"layout", row.layout},
                                  {"codec", row.codec},     {"bytes", row.bytes},  {"sets", row.sets},
                                  {"tensors", row.tensors}, {"tokens", row.tokens}};
+  if (row.requests != 1) json["requests"] = row.requests;
   if (row.checksums) json["checksums"] = *row.checksums;
   std::printf("%-14s %-22s %-20s %9s %3s ", row.data.c_str(), row.layout.c_str(), row.codec.c_str(),
               human(row.bytes).c_str(),

@@ -17,8 +17,9 @@ struct Row {
   std::string data = {};    // whose values
   std::string layout = {};  // where they lie
   std::string codec = {};
-  std::uint64_t bytes = 0;  // raw, of a call
-  std::uint64_t sets = 1;   // calls that follow each other, each on its own memory
+  std::uint64_t bytes = 0;     // raw, of a call
+  std::uint64_t sets = 1;      // calls that follow each other, each on its own memory
+  std::uint32_t requests = 1;  // of a call
   std::uint32_t tensors = 0;
   std::uint32_t tokens = 0;
   std::optional<bool> checksums = {};

@@ -79,6 +79,7 @@ class Run {
       if (report_.wants("paged")) paged(wide);
       if (report_.wants("sizes")) sizes(wide);
       if (report_.wants("content")) contents(wide);
+      if (report_.wants("budgets")) budgets(wide);
     }
     return report_.failures() == 0 ? 0 : 1;
   }
@@ -196,7 +197,8 @@ class Run {
     Row row = row_of(group, workload);
     row.codec = splitzip_mode_name(mode);
     row.checksums = checksums;
-    add(row, [&](Row& r) { run_splitzip(workload, mode, checksums, arguments_.max_sms, settings_, stream_, r); });
+    const CodecOptions options{.mode = mode, .checksums = checksums, .max_sms = arguments_.max_sms};
+    add(row, [&](Row& r) { run_splitzip(workload, options, settings_, stream_, r); });
   }
   void add_nvcomp(const std::string& group, Workload& workload, const nvcomp::Variant& variant) {
     Row row = row_of(group, workload);
@@ -297,6 +299,20 @@ class Run {
       Workload workload(cache, content, {.name = name}, bytes, 0);
       add_splitzip("content", workload, SPLITZIP_MODE_TIERED, true);
       if (!arguments_.quick) add_splitzip("content", workload, SPLITZIP_MODE_FIXED4, true);
+    }
+  }
+
+  /// Frames of K and V of a layer, as they are moved layer by layer, many in a call: with sizes that are told, and in budgets.
+  void budgets(const Cache& cache) {
+    const std::uint64_t bytes = std::min(256 * kMiB, arguments_.max_bytes);
+    Workload workload(cache, Content::kCache, {.name = "frames of one layer"}, std::min(kMiB, bytes), bytes, 2);
+    for (const Calls calls : {Calls::kTogether, Calls::kInBudgets}) {
+      Row row = row_of("budgets", workload);
+      row.bytes = workload.bytes * workload.sets, row.requests = static_cast<std::uint32_t>(workload.sets);
+      row.sets = 1;
+      add(row, [&](Row& r) {
+        run_splitzip(workload, {.max_sms = arguments_.max_sms, .calls = calls}, settings_, stream_, r);
+      });
     }
   }
 

@@ -202,7 +202,7 @@ def render_types(rows):
     if not body:
         return ""
     text = "### Element types\n\nThe caches as they are and cast to each type, 512 MiB; nvCOMP in its mode for the type, and the last two columns are against its chunks of 256 KiB. "
-    text += "Units are 16 tokens: in FP8 of SmolLM2 that is a chunk and a half, and half a chunk takes longer than a whole one, for which there is code of its own:\n\n"
+    text += "Units are 16 tokens: in FP8 of SmolLM2 that is a chunk and a half:\n\n"
     return text + table(["data", "codec", "checksums", *SPEED_HEAD, "encode x", "decode x"], body)
 
 
@@ -230,6 +230,19 @@ def render_contents(rows):
     return text + table(["content", "mode", *SPEED_HEAD, "encode x", "decode x"], body)
 
 
+def render_budgets(rows):
+    body = []
+    for row in [row for row in rows if row["group"] == "budgets"]:
+        told = next(iter(named(rows, group="budgets", codec="tiered", data=row["data"])), None)
+        body.append([row["codec"], *cells(row), *factors(row, told)])
+    if not body:
+        return ""
+    row = next(row for row in rows if row["group"] == "budgets")
+    text = f"### Budgets\n\nK and V of one layer, {row['tokens']} tokens a frame, rows of 2 KiB, {row['requests']} frames in a call, {human(row['bytes'])}: with sizes that are told, and "
+    text += "in budgets that are proposed for an overflow of 1e-3 (`docs/budgets.md`), zeros after the frames counted. The last two columns are against sizes told:\n\n"
+    return text + table(["codec", *SPEED_HEAD, "encode x", "decode x"], body)
+
+
 def render(result):
     rows = result["rows"]
     copies = named(rows, group="copy")
@@ -243,7 +256,7 @@ def render(result):
         text += f"Probe: {speed(row, 'encode'):,.0f} GB/s as an encoder ({speed(row, 'encode') / limit(row):.3f} L), "
         text += f"{speed(row, 'decode'):,.0f} as a decoder ({speed(row, 'decode') / limit(row):.3f} L)."
     text += "\n\n"
-    return text + render_large(rows) + render_paper(result) + render_dfloat11(rows) + render_types(rows) + render_paged(rows) + render_sizes(rows) + render_contents(rows)
+    return text + render_large(rows) + render_paper(result) + render_dfloat11(rows) + render_types(rows) + render_paged(rows) + render_sizes(rows) + render_contents(rows) + render_budgets(rows)
 
 
 def plot_sizes(rows):

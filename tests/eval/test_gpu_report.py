@@ -50,3 +50,14 @@ def test_parts_that_say_less_become_one_result(imported):
 def test_other_devices_are_refused(imported):
     with pytest.raises(SystemExit, match="device is B, but A"):
         imported(MAIN, PAPER | {"device": "B", "rows": []})
+
+
+def test_budgets_are_compared_with_told_sizes():
+    told, budgeted = (
+        row(codec, microseconds, group="budgets", tokens=256, requests=256) | {"copy_gbps": 10.0}
+        for codec, microseconds in (("tiered", 10), ("tiered in budgets", 20))
+    )
+    text = gpu_report.render_budgets([told, budgeted])
+    assert "256 tokens a frame" in text and "256 frames in a call" in text
+    assert "| tiered in budgets |" in text and text.rstrip().endswith("| 0.50 | 0.50 |")
+    assert gpu_report.render_budgets([]) == ""
