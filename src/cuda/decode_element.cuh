@@ -21,15 +21,16 @@ template <class E>
 constexpr uint32_t kSymbols = E::kSymbolMask * 0x01010101u;
 
 // The rests of a lane's vectors, all on their way at once. A second and a third plane share a word.
-template <class E, bool kFull>
+template <class E, Lanes kLanes>
 class ElementRests {
  public:
   __device__ __forceinline__ ElementRests(const TileJob& tile, const ChunkJob& job, uint32_t lane) {
     const ElementPlanes<E> planes(tile, job, lane);
+    const LaneVectors<kLanes> vectors(job, lane);
 #pragma unroll
     for (uint32_t i = 0; i < 4; ++i) {
       first_[i] = make_uint2(0, 0), more_[i] = 0;
-      if (!kFull && 32 * i + lane >= job.vectors) continue;
+      if (!vectors.own(i)) continue;
       first_[i] = planes.template load_rest<0>(i);
       if constexpr (E::kPlanes > 1) more_[i] = planes.template load_rest<1>(i).x;
       if constexpr (E::kPlanes > 2) more_[i] |= planes.template load_rest<2>(i).x << 16;
@@ -48,14 +49,14 @@ class ElementRests {
 };
 
 // The codes of the lane's vectors: what is not there is zero.
-template <class E, uint32_t kMode, bool kFull>
+template <class E, uint32_t kMode, Lanes kLanes>
 __device__ __forceinline__ void load_codes(const ChunkJob& job, uint32_t lane, uint2 (&codes)[4]) {
   constexpr uint32_t kBytes = E::code_bytes(kMode);
+  const LaneVectors<kLanes> vectors(job, lane);
   const uint64_t plane = ptx::keep(job.codes + kBytes * lane);
 #pragma unroll
-  for (uint32_t i = 0; i < 4; ++i) {
-    codes[i] = kFull || 32 * i + lane < job.vectors ? load_plane<kBytes>(plane + 32 * kBytes * i) : make_uint2(0, 0);
-  }
+  for (uint32_t i = 0; i < 4; ++i)
+    codes[i] = vectors.own(i) ? load_plane<kBytes>(plane + 32 * kBytes * i) : make_uint2(0, 0);
 }
 
 // Whether the fields of the values after the first n of a vector are zero in a plane of so many bytes a vector.
@@ -66,9 +67,9 @@ __device__ __forceinline__ bool ends_in_zeros(uint2 x, uint32_t n) {
 }
 
 // Joins a vector from the deltas of its quads, checks its padding, and stores it.
-template <class E, uint32_t kMode, bool kFull, class Rows>
+template <class E, uint32_t kMode, Lanes kLanes, class Rows>
 __device__ __forceinline__ bool store_vector(const Rows& rows, uint32_t i, const uint32_t (&deltas)[E::kQuads],
-                                             const ElementRests<E, kFull>& all, uint2 codes, uint64_t& content) {
+                                             const ElementRests<E, kLanes>& all, uint2 codes, uint64_t& content) {
   uint2 rests[E::kPlanes];
   all.get(i, rests);
   uint4 w = E::join(deltas, rests, rows.bases(i));
@@ -87,19 +88,21 @@ __device__ __forceinline__ bool store_vector(const Rows& rows, uint32_t i, const
 
 // Codes 3 among the first n bits of a string.
 __device__ __forceinline__ uint32_t count_threes(uint32_t codes, uint32_t n) {
-  return count_threes(keep_bits(codes, n));
+  return __popc(codes & codes >> 1 & ptx::shift_left_clamped(0x55555555, 0, n));
 }
 
-template <class E, bool kFull, class Rows>
-__device__ __forceinline__ Decoded decode_tiered_elements(const Rows& rows, const TileJob& tile, const ChunkJob& job,
-                                                          const uint32_t* ranks, uint32_t tables, Staged part,
-                                                          uint32_t lane) {
+template <class E, Lanes kLanes, class Rows>
+__device__ __forceinline__ Decoded decode_tiered_elements(const Rows& any_rows, const TileJob& tile,
+                                                          const ChunkJob& job, const uint32_t* ranks, uint32_t tables,
+                                                          Staged part, uint32_t lane) {
   constexpr int kGroups = static_cast<int>(E::kGroups), kGroupVectors = static_cast<int>(E::kGroupVectors);
   constexpr int kQuads = static_cast<int>(E::kQuads);
+  constexpr int kSpans = (kGroups + 1) / 2;  // of two groups, whose tier-3 symbols are seldom more than eight
   const uint32_t variable = part.variable, limit = 32 * part.words;
+  const LaneVectors<kLanes> vectors(job, lane);
   uint2 codes[4];
-  load_codes<E, kTiered, kFull>(job, lane, codes);
-  const ElementRests<E, kFull> rests(tile, job, lane);
+  load_codes<E, kTiered, kLanes>(job, lane, codes);
+  const ElementRests<E, kLanes> rests(tile, job, lane);
 
   // The tier-1 codes of every group in a word.
   uint32_t tier1[kGroups], bits2[kGroups], own2 = 0;
@@ -118,12 +121,14 @@ __device__ __forceinline__ Decoded decode_tiered_elements(const Rows& rows, cons
   const uint32_t through2 = ptx::scan_add(own2), end2 = ptx::from_lane(through2, 31);
   part.await();
   if (end2 > limit) return {0, false};
-  uint32_t tier2[kGroups], own3 = 0;
+  uint32_t tier2[kGroups], bits3[kSpans] = {}, own3 = 0;
 #pragma unroll
   for (int g = 0, at = static_cast<int>(through2 - own2); g < kGroups; at += static_cast<int>(bits2[g]), ++g) {
-    tier2[g] = read_word(variable, static_cast<uint32_t>(at));
-    own3 += 2 * count_threes(tier2[g], bits2[g]);
+    tier2[g] = keep_bits(read_word(variable, static_cast<uint32_t>(at)), bits2[g]);
+    bits3[g / 2] += 2 * count_threes(tier2[g]);
   }
+#pragma unroll
+  for (uint32_t bits : bits3) own3 += bits;
   const uint32_t through3 = ptx::scan_add(own3), end3 = end2 + ptx::from_lane(through3, 31);
   if (end3 > limit) return {0, false};
   uint32_t at3 = end2 + through3 - own3, own_escapes = 0;
@@ -144,53 +149,72 @@ __device__ __forceinline__ Decoded decode_tiered_elements(const Rows& rows, cons
   const uint32_t tail = ptx::load_shared(variable + escape_end / 4 * 4) >> (escape_end % 4 * 8);
   bool valid = (end3 % 8 == 0 || keep_bits(gap, 8 - end3 % 8) == 0) && (escape_end % 4 == 0 || tail == 0);
 
+  // The next tier-3 symbols of the lane as bytes: of so many bits of codes, for eight symbols at most.
+  Queue queue;
+  const auto fill = [&](uint32_t bits) {
+    const uint32_t codes3 = keep_bits(read_word(variable, at3), bits);
+    uint2 bytes = make_uint2(0, 0);
+    if (escapes) {
+      bytes = read_bits(variable, at_escape);
+      at_escape += 8 * count_threes(codes3);
+    }
+    queue.fill(tables, codes3, ranks[2], bytes.x & kSymbols<E>, bytes.y & kSymbols<E>);
+    at3 += bits;
+  };
   uint64_t content = 0;
+  const auto& rows = rows_for<kLanes>(any_rows);
+  const auto decode_groups = [&](auto often) {  // often: for each half of a group, and not once for a span
 #pragma unroll
-  for (int g = 0; g < kGroups; ++g) {
-    // The first eight tier-3 symbols as bytes; a second time before the other half of the group, if any lane has more.
-    Queue queue;
-    uint32_t window = tier2[g];
-    const auto fill = [&](uint32_t half) {
-      const uint32_t codes3 = read_word(variable, at3);
-      const uint2 bytes = escapes ? read_bits(variable, at_escape) : make_uint2(0, 0);
-      queue.fill(tables, codes3, ranks[2], bytes.x & kSymbols<E>, bytes.y & kSymbols<E>);
-      const uint32_t taken = 2 * count_threes(window, half);
-      at3 += taken;
-      at_escape += 8 * count_threes(codes3, taken);
-    };
-    const uint32_t half2 = 2 * count_threes(tier1[g] & 0xffff);
-    const bool twice = ptx::any_lane(count_threes(window, bits2[g]) > 8);
-    fill(twice ? half2 : bits2[g]);
+    for (int g = 0; g < kGroups; ++g) {
+      if (!vectors.any(g * kGroupVectors)) break;
+      if (!often && g % 2 == 0) fill(bits3[g / 2]);
+      // What the tier-2 codes of the group stand for.
+      uint32_t bytes2[4];
 #pragma unroll
-    for (int j = 0; j < kGroupVectors; ++j) {
-      const int i = g * kGroupVectors + j;
-      uint32_t deltas[kQuads];
-#pragma unroll
-      for (int q = 0; q < kQuads; ++q) {
-        const int b = j * kQuads + q;
-        if (b == 2 && twice) fill(bits2[g] - half2);
-        const uint32_t first = ptx::load_shared(ptx::dot_bytes(tier1[g], 4u << (8 * b), tables));
-        const uint32_t second = ptx::load_shared(ptx::dot_bytes(window & first >> 16, 4, tables + 1024));
-        window >>= first >> 24;
-        deltas[q] = ptx::permute(ranks[0], ptx::permute(ranks[1], queue.low, second), first);
+      for (int b = 0; b < 4; ++b) {
+        if (often && b % 2 == 0) fill(2 * count_threes(tier2[g] >> (8 * b) & 0xffff));
+        const uint32_t second = ptx::load_shared(ptx::dot_bytes(tier2[g], 4u << (8 * b), tables + 1024));
+        bytes2[b] = ptx::permute(ranks[1], queue.low, second);
         queue.advance(second >> 16);
       }
-      if (kFull || 32 * i + lane < job.vectors)
-        valid &= store_vector<E, kTiered>(rows, i, deltas, rests, codes[i], content);
+#pragma unroll
+      for (int j = 0; j < kGroupVectors; ++j) {
+        const int i = g * kGroupVectors + j;
+        if (!vectors.any(i)) break;
+        uint32_t deltas[kQuads];
+#pragma unroll
+        for (int q = 0; q < kQuads; ++q) {
+          const int b = j * kQuads + q;
+          const uint32_t first = ptx::load_shared(ptx::dot_bytes(tier1[g], 4u << (8 * b), tables + 1024));
+          deltas[q] = ptx::permute(ranks[0], bytes2[0], first);
+#pragma unroll
+          for (int k = 0; k < 3 - b; ++k) bytes2[k] = ptx::permute(bytes2[k], bytes2[k + 1], first >> 16);
+        }
+        if (vectors.own(i)) valid &= store_vector<E, kTiered>(rows, i, deltas, rests, codes[i], content);
+      }
+      __syncwarp();
     }
-    __syncwarp();
+  };
+  bool often = false;
+#pragma unroll
+  for (uint32_t bits : bits3) often |= bits > 16;
+  if (ptx::any_lane(often)) {
+    decode_groups(std::true_type());
+  } else {
+    decode_groups(std::false_type());
   }
   return {fold_content(content, lane), valid};
 }
 
-template <class E, bool kFull, class Rows>
-__device__ __forceinline__ Decoded decode_fixed4_elements(const Rows& rows, const TileJob& tile, const ChunkJob& job,
-                                                          Staged part, uint32_t lane) {
+template <class E, Lanes kLanes, class Rows>
+__device__ __forceinline__ Decoded decode_fixed4_elements(const Rows& any_rows, const TileJob& tile,
+                                                          const ChunkJob& job, Staged part, uint32_t lane) {
   constexpr int kQuads = static_cast<int>(E::kQuads);
   const uint32_t variable = part.variable;
+  const LaneVectors<kLanes> vectors(job, lane);
   uint2 codes[4];
-  load_codes<E, kFixed4, kFull>(job, lane, codes);
-  const ElementRests<E, kFull> rests(tile, job, lane);
+  load_codes<E, kFixed4, kLanes>(job, lane, codes);
+  const ElementRests<E, kLanes> rests(tile, job, lane);
 
   uint32_t own = 0;
 #pragma unroll
@@ -200,9 +224,11 @@ __device__ __forceinline__ Decoded decode_fixed4_elements(const Rows& rows, cons
   uint32_t at = escapes.first;
   bool valid = escapes.ended;
 
+  const auto& rows = rows_for<kLanes>(any_rows);
   uint64_t content = 0;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
+    if (!vectors.any(i)) break;
     uint32_t deltas[kQuads];
     const uint2 low = spread_nibbles(codes[i].x), high = spread_nibbles(codes[i].y);
     const uint32_t quads[4] = {low.x, low.y, high.x, high.y};
@@ -218,8 +244,7 @@ __device__ __forceinline__ Decoded decode_fixed4_elements(const Rows& rows, cons
       deltas[q] = (deltas[q] & ~mask) | (bytes & mask);
       at += __popc(flags);
     }
-    if (kFull || 32 * i + lane < job.vectors)
-      valid &= store_vector<E, kFixed4>(rows, i, deltas, rests, codes[i], content);
+    if (vectors.own(i)) valid &= store_vector<E, kFixed4>(rows, i, deltas, rests, codes[i], content);
     __syncwarp();
   }
   return {fold_content(content, lane), valid};
@@ -285,22 +310,24 @@ __device__ __forceinline__ Decoded copy_back_elements(const TileJob& tile, const
   return copy_back_elements(ElementRows(tile, job, lane), tile.tensor, job, lane);
 }
 
-template <class E, bool kFull, class Rows>
+template <class E, Lanes kLanes, class Rows>
 __device__ __forceinline__ Decoded decode_elements(const Rows& rows, const TileJob& tile, const ChunkJob& job,
                                                    uint32_t kind, uint32_t tables, Staged part, uint32_t lane) {
   const uint32_t mode = tile.tensor.mode;
   if (kind != kKindCoded) return decode_plain_elements<E>(rows, tile, job, mode, kind == kKindConstant, part, lane);
-  if (mode == kTiered) return decode_tiered_elements<E, kFull>(rows, tile, job, tile.tensor.deltas, tables, part, lane);
-  return decode_fixed4_elements<E, kFull>(rows, tile, job, part, lane);
+  if (mode == kTiered)
+    return decode_tiered_elements<E, kLanes>(rows, tile, job, tile.tensor.deltas, tables, part, lane);
+  return decode_fixed4_elements<E, kLanes>(rows, tile, job, part, lane);
 }
 
 template <class E>
 __device__ __forceinline__ Decoded decode_aligned_elements(const TileJob& tile, const ChunkJob& job, uint32_t kind,
                                                            uint32_t tables, Staged part, uint32_t lane) {
+  const AlignedElements<E> rows(tile, job, lane);
   // The usual chunk has a version of its own.
-  if (job.linear != 0 && job.vectors == kChunkVectors)
-    return decode_elements<E, true>(LinearElements<E>(job, lane), tile, job, kind, tables, part, lane);
-  return decode_elements<E, false>(AlignedElements<E>(tile, job, lane), tile, job, kind, tables, part, lane);
+  if (job.linear != 0 && (kUsualLanes<E> == Lanes::kEven ? job.vectors % 32 == 0 : job.vectors == kChunkVectors))
+    return decode_elements<E, kUsualLanes<E>>(rows, tile, job, kind, tables, part, lane);
+  return decode_elements<E, Lanes::kAny>(rows, tile, job, kind, tables, part, lane);
 }
 
 }  // namespace splitzip::cuda

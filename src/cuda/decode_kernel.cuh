@@ -61,7 +61,8 @@ __global__ void __launch_bounds__(kBlockThreads, decode_tuning(kKernel).blocks)
       const Decoded d = decode_with<kKernel>(tile, tile.chunks[chunk], record.x >> 8,
                                              ptx::shared_address(&shared.tables), part, lane);
       const bool invalid = ptx::any_lane(!d.valid);
-      if (lane == 0) directory.found[chunk] = make_uint2(d.folded, !invalid);
+      const Claim<kStages> done = claim.again();  // rather than keep where it is
+      if (lane == 0) shared.directories[done.stage()].found[done.chunk()] = make_uint2(d.folded, !invalid);
     }
     if (shared.ring.end_chunk(claim.again(), lane)) {
       const uint32_t ended = claim.again().stage();

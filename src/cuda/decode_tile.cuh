@@ -114,8 +114,8 @@ template <uint32_t kKernel>
 __device__ __forceinline__ Decoded decode_with(const TileJob& tile, const ChunkJob& job, uint32_t kind, uint32_t tables,
                                                Staged part, uint32_t lane) {
   if constexpr (kKernel > kRawKernel) {
-    return decode_elements<Element<kKernel - kAnywhereKernel>, false>(ElementRows(tile, job, lane), tile, job, kind,
-                                                                      tables, part, lane);
+    return decode_elements<Element<kKernel - kAnywhereKernel>, Lanes::kAny>(ElementRows(tile, job, lane), tile, job,
+                                                                            kind, tables, part, lane);
   } else if constexpr (kKernel == kRawKernel) {
     return copy_back_elements(tile, job, lane);
   } else if constexpr (kKernel > kGeneralKernel) {

@@ -192,7 +192,7 @@ __device__ __forceinline__ uint32_t decode_chunk(const View& view, const DecodeT
   if constexpr (Coding::kernel <= kFixed4Kernel) {
     d = cuda::decode_chunk<Coding::mode>(rows, tile.job, job, kind, selectors, part, lane);
   } else {
-    d = decode_elements<typename Coding::Element, false>(rows, tile.job, job, kind, selectors, part, lane);
+    d = decode_elements<typename Coding::Element, Lanes::kAny>(rows, tile.job, job, kind, selectors, part, lane);
   }
   bool valid = d.valid;
   if (chunk + 1 == tile.job.chunk_count) valid &= rest_of_slot_is_zero(tile.job, tile.directory, lane);
@@ -245,7 +245,7 @@ __device__ __forceinline__ uint32_t encode_chunk(const View& view, EncodeTile& t
   if constexpr (Coding::kernel <= kFixed4Kernel) {
     e = cuda::encode_chunk<Coding::mode>(rows, tile.job, job, pairs, variable, lane);
   } else {
-    e = encode_elements<typename Coding::Element, false>(rows, tile.job, job, pairs, variable, lane);
+    e = encode_elements<typename Coding::Element, Lanes::kAny>(rows, tile.job, job, pairs, variable, lane);
   }
   if (lane == 0) tile.encoded[chunk] = e.pack();
   __syncwarp();

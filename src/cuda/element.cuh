@@ -70,15 +70,16 @@ struct ElementShape {
   }
 };
 
-// Types whose symbol has at most five bits: sums with bases are made in bytes. Bases are bytes, too: for encoding their negatives modulo 2^s.
+// Types whose symbol has at most five bits: sums with bases are made in bytes. Bases are bytes, too: for encoding their negatives modulo 2^s, for decoding
+// where the symbol lies in the byte that has it.
 template <uint32_t kType>
 struct NarrowElement : ElementShape<kType> {
   using Shape = ElementShape<kType>;
-  static constexpr uint32_t kBaseBytes = 1;
+  static constexpr uint32_t kBaseBytes = 1, kByteShift = Shape::kSymbolShift % 8;
 
   // Entries of the tables of bases.
   static constexpr uint32_t encoding_base(uint32_t negated) { return negated & Shape::kSymbolMask; }
-  static constexpr uint32_t decoding_base(uint32_t base) { return base; }
+  static constexpr uint32_t decoding_base(uint32_t base) { return base << kByteShift & 0xff; }
   // As for an escape byte: not clipped.
   static __device__ __forceinline__ uint32_t delta(uint32_t value, uint32_t base) {
     return ((value >> Shape::kSymbolShift) + base) & Shape::kSymbolMask;
@@ -108,12 +109,18 @@ struct Bytes5 {
   static __device__ __forceinline__ uint32_t signs(uint32_t first, uint32_t second) {
     return ptx::dot_bytes(first & 0x80808080, 0x08040201, ptx::dot_bytes(second & 0x80808080, 0x80402010, 0));
   }
-  // The other way, from the low bits of the two words.
-  static __device__ __forceinline__ uint32_t join(uint32_t delta, uint32_t base, uint32_t mantissas, uint32_t signs) {
-    const uint32_t symbols = (delta + base) & 0x1f1f1f1f;
-    const uint32_t byte = mantissas & 0xff, halves = (byte | byte << 12) & 0x000f000f;
-    const uint32_t low = (halves | halves << 6) & 0x03030303;
-    return symbols << 2 | low | ((signs & 15) * 0x10204080u & 0x80808080);
+  // The other way, of eight values in each half of the words: nibbles of mantissa and sign, of the even values and of the odd ones.
+  static __device__ __forceinline__ uint2 rest_nibbles(uint32_t mantissas, uint32_t signs) {
+    const uint32_t fours = (signs | signs << 4) & 0x0f0f0f0f, pairs = fours | fours << 2;
+    return make_uint2((mantissas & 0x33333333) | (pairs & 0x11111111) << 2,
+                      (mantissas >> 2 & 0x33333333) | (pairs & 0x22222222) << 1);
+  }
+  // Four of them to bytes.
+  static __device__ __forceinline__ uint32_t spread_rests(uint32_t nibbles) {
+    return ptx::permute(0x03020100, 0x83828180, nibbles);
+  }
+  static __device__ __forceinline__ uint32_t join(uint32_t deltas, uint32_t base, uint32_t rest) {
+    return ptx::select_bits(0x7c7c7c7c, (deltas << 2) + base, rest);
   }
 };
 
@@ -195,8 +202,10 @@ struct Element<SPLITZIP_FP16> : NarrowElement<SPLITZIP_FP16> {
     rests[2] = make_uint2(Bytes5::signs(low, high) >> 7, 0);
   }
   static __device__ __forceinline__ uint4 join(const uint32_t (&deltas)[2], const uint2 (&rests)[3], uint4 bases) {
-    const uint32_t low = Bytes5::join(deltas[0], bases.x, rests[1].x, rests[2].x),
-                   high = Bytes5::join(deltas[1], bases.y, rests[1].x >> 8, rests[2].x >> 4);
+    const uint2 nibbles = Bytes5::rest_nibbles(rests[1].x, rests[2].x);
+    const uint32_t even = Bytes5::spread_rests(nibbles.x), odd = Bytes5::spread_rests(nibbles.y);
+    const uint32_t low = Bytes5::join(deltas[0], bases.x, ptx::permute(even, odd, 0x5140)),
+                   high = Bytes5::join(deltas[1], bases.y, ptx::permute(even, odd, 0x7362));
     return make_uint4(ptx::permute(rests[0].x, low, 0x5140), ptx::permute(rests[0].x, low, 0x7362),
                       ptx::permute(rests[0].y, high, 0x5140), ptx::permute(rests[0].y, high, 0x7362));
   }
@@ -213,11 +222,19 @@ struct Element<SPLITZIP_FP8_E5M2> : NarrowElement<SPLITZIP_FP8_E5M2> {
     rests[1] = make_uint2(Bytes5::signs(v.x, v.y) >> 7 | Bytes5::signs(v.z, v.w) << 1, 0);
   }
   static __device__ __forceinline__ uint4 join(const uint32_t (&deltas)[4], const uint2 (&rests)[2], uint4 bases) {
-    const uint32_t mantissas = rests[0].x, signs = rests[1].x;
-    return make_uint4(Bytes5::join(deltas[0], bases.x, mantissas, signs),
-                      Bytes5::join(deltas[1], bases.y, mantissas >> 8, signs >> 4),
-                      Bytes5::join(deltas[2], bases.z, mantissas >> 16, signs >> 8),
-                      Bytes5::join(deltas[3], bases.w, mantissas >> 24, signs >> 12));
+    const uint2 nibbles = Bytes5::rest_nibbles(rests[0].x, ptx::permute(rests[1].x, 0, 0x4140));
+    uint4 w;
+    join(deltas[0], deltas[1], bases.x, bases.y, nibbles, w.x, w.y);
+    join(deltas[2], deltas[3], bases.z, bases.w, make_uint2(nibbles.x >> 16, nibbles.y >> 16), w.z, w.w);
+    return w;
+  }
+
+ private:
+  static __device__ __forceinline__ void join(uint32_t d0, uint32_t d1, uint32_t b0, uint32_t b1, uint2 nibbles,
+                                              uint32_t& w0, uint32_t& w1) {
+    const uint32_t even = Bytes5::spread_rests(nibbles.x), odd = Bytes5::spread_rests(nibbles.y);
+    w0 = Bytes5::join(d0, b0, ptx::permute(even, odd, 0x5140));
+    w1 = Bytes5::join(d1, b1, ptx::permute(even, odd, 0x7362));
   }
 };
 
@@ -238,14 +255,19 @@ struct NibbleElement : NarrowElement<kType> {
     rests[0] = make_uint2(pack_nibbles(rest[0], rest[1]), pack_nibbles(rest[2], rest[3]));
   }
   static __device__ __forceinline__ uint4 join(const uint32_t (&deltas)[4], const uint2 (&rests)[1], uint4 bases) {
-    const uint2 low = spread_nibbles(rests[0].x), high = spread_nibbles(rests[0].y);
+    const uint2 low = spread_rests(rests[0].x), high = spread_rests(rests[0].y);
     return make_uint4(join_quad(deltas[0], low.x, bases.x), join_quad(deltas[1], low.y, bases.y),
                       join_quad(deltas[2], high.x, bases.z), join_quad(deltas[3], high.y, bases.w));
   }
 
  private:
+  // The rests of eight values where they lie in bytes. Between them is what is not looked at.
+  static __device__ __forceinline__ uint2 spread_rests(uint32_t x) {
+    const uint32_t even = ptx::select_bits(kLow, x, x << 4), odd = ptx::select_bits(kLow, x >> 4, x);
+    return make_uint2(ptx::permute(even, odd, 0x5140), ptx::permute(even, odd, 0x7362));
+  }
   static __device__ __forceinline__ uint32_t join_quad(uint32_t deltas, uint32_t rest, uint32_t base) {
-    return ((deltas + base) & 0x0f0f0f0f) << kShift | (rest & kLow) | ((rest & ~kLow) << 4 & 0x80808080);
+    return ptx::select_bits(0x0f0f0f0fu << kShift, (deltas << kShift) + base, rest);
   }
 };
 template <>

@@ -51,7 +51,30 @@ __device__ __forceinline__ uint4 load_bases(uint64_t address) {
   return make_uint4(x.x, x.y, 0, 0);
 }
 
-// A full chunk that lies in one piece, its vectors and those of its bases aligned.
+// How many of its four vectors a lane has: all, as many as each other lane, or what there is.
+enum class Lanes { kFull, kEven, kAny };
+
+template <Lanes kLanes>
+class LaneVectors {
+ public:
+  __device__ __forceinline__ LaneVectors(const ChunkJob& job, uint32_t lane) : vectors_(job.vectors), lane_(lane) {}
+  // Whether any lane has vector i: if not, the warp passes over it.
+  __device__ __forceinline__ bool any(uint32_t i) const {
+    return kLanes == Lanes::kFull || i == 0 || 32 * i < vectors_;
+  }
+  __device__ __forceinline__ bool own(uint32_t i) const {
+    return kLanes == Lanes::kAny ? 32 * i + lane_ < vectors_ : any(i);
+  }
+
+ private:
+  uint32_t vectors_, lane_;
+};
+
+// What the lanes of a linear chunk have as a rule, for which there is code of its own. In 8 bits the last chunk of a unit is often a half one.
+template <class E>
+inline constexpr Lanes kUsualLanes = E::kBytes == 1 ? Lanes::kEven : Lanes::kFull;
+
+// A chunk that lies in one piece, its vectors and those of its bases aligned.
 template <class E>
 class LinearElements {
  public:
@@ -85,7 +108,9 @@ class AlignedElements {
   static constexpr bool kWholeVectors = true;
 
   __device__ __forceinline__ AlignedElements(const TileJob& tile, const ChunkJob& job, uint32_t lane)
-      : rows_(tile, job, lane), bases_(job.bases + kBaseVectorBytes * lane) {}
+      : rows_(tile, job, lane), bases_(job.bases + kBaseVectorBytes * lane), job_(job), lane_(lane) {}
+  // The same values, if the chunk is linear.
+  __device__ __forceinline__ LinearElements<E> linear() const { return LinearElements<E>(job_, lane_); }
   __device__ __forceinline__ uint4 load(uint32_t i) const { return rows_.load(i); }
   __device__ __forceinline__ void store(uint32_t i, uint4 w) const { rows_.store(i, w); }
   __device__ __forceinline__ uint4 bases(uint32_t i) const {
@@ -104,7 +129,19 @@ class AlignedElements {
 
   ChunkRows<kAligned> rows_;
   uint64_t bases_;
+  const ChunkJob& job_;
+  uint32_t lane_;
 };
+
+// A chunk's rows, for code that is for such lanes.
+template <Lanes kLanes, class Rows>
+__device__ __forceinline__ decltype(auto) rows_for(const Rows& rows) {
+  if constexpr (kLanes == Lanes::kAny) {
+    return (rows);
+  } else {
+    return rows.linear();
+  }
+}
 
 // Any chunk, value by value where nothing better is possible.
 class ElementRows {

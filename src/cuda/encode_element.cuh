@@ -14,84 +14,84 @@ namespace splitzip::cuda {
 template <class E>
 struct ElementSymbols {
   uint64_t content = 0;
-  uint32_t tier2[E::kGroups], tier3[E::kGroups];  // codes of the tiers; mode tiered only
-  uint32_t counts2 = 0;                           // of tier-2 codes: a byte a group
+  uint32_t tier2[E::kGroups] = {}, tier3[E::kGroups] = {};  // codes of the tiers; mode tiered only
+  uint32_t counts2 = 0;                                     // of tier-2 codes: a byte a group
   uint32_t escapes[(E::kGroups + 1) / 2] =
       {};  // of quad b of a group in byte b, a bit a value; an odd group in the upper nibbles
 
   __device__ __forceinline__ uint32_t count2(int g) const { return counts2 >> (8 * g) & 0xff; }
 };
 
-// The deltas of the values in `mask`, in order; its bit 0 is the first value of vector `first`. The values are loaded again: they are near still.
-template <class E, class Rows>
-__device__ __forceinline__ uint32_t store_element_escapes(const Rows& rows, uint32_t mask, uint32_t first,
-                                                          uint32_t out) {
-#pragma unroll 1
-  while (mask != 0) {
-    const uint32_t n = __ffs(static_cast<int>(mask)) - 1, i = first + n / E::kValues, k = n % E::kValues;
-    mask &= mask - 1;
-    ptx::store_shared_byte(out++, E::delta(rows.value(i, k), rows.base(i, k)));
-  }
-  return out;
-}
+// The deltas of a lane's escapes, in order, as bytes. The values are loaded again: they are near still.
 template <class E, class Rows>
 __device__ __forceinline__ void store_element_escapes(const Rows& rows, const ElementSymbols<E>& symbols,
                                                       uint32_t out) {
+  constexpr int kWords = (static_cast<int>(E::kGroups) + 1) / 2;
+  std::conditional_t<kWords == 2, unsigned long long, uint32_t> mask = 0;  // a bit a value
 #pragma unroll
-  for (int h = 0; h < (static_cast<int>(E::kGroups) + 1) / 2; ++h) {
+  for (int h = kWords - 1; h >= 0; --h) {
     const uint32_t even = symbols.escapes[h] & 0x0f0f0f0f, odd = symbols.escapes[h] >> 4 & 0x0f0f0f0f;
-    const uint32_t mask = ptx::permute(even | even >> 4, odd | odd >> 4, 0x6420);
-    out = store_element_escapes<E>(rows, mask, 2 * h * E::kGroupVectors, out);
+    mask = mask << 16 << 16 | ptx::permute(even | even >> 4, odd | odd >> 4, 0x6420);
+  }
+#pragma unroll 1
+  for (; mask != 0; mask &= mask - 1) {
+    const auto n =
+        static_cast<uint32_t>(kWords == 2 ? __ffsll(static_cast<long long>(mask)) : __ffs(static_cast<int>(mask))) - 1;
+    const uint32_t i = n / E::kValues, k = n % E::kValues;
+    ptx::store_shared_byte(out++, E::delta(rows.value(i, k), rows.base(i, k)));
   }
 }
 
-// Vectors from the last to the first, each split and its rests stored; then f(i, deltas), and g(h) after the first vector of group h.
-template <class E, bool kFull, class Rows, class F, class G>
+// Vectors from the last to the first, each split and its rests stored; then f(i, deltas), and g(h) after the first vector of group h. Those that no lane has
+// are passed over.
+template <class E, Lanes kLanes, class Rows, class F, class G>
 __device__ __forceinline__ uint64_t split_vectors(const Rows& rows, const ChunkJob& job, const ElementPlanes<E>& planes,
                                                   uint32_t padding_bases, uint32_t lane, F f, G g) {
   uint64_t content = 0;
-  VectorsAhead<kFull, Rows> ahead(rows, job.vectors, lane);
+  const LaneVectors<kLanes> vectors(job, lane);
+  VectorsAhead<kLanes == Lanes::kFull, Rows> ahead(rows, job.vectors, kLanes == Lanes::kAny ? lane : 0);
 #pragma unroll
   for (int i = 3; i >= 0; --i) {
-    const bool present = kFull || 32 * i + lane < job.vectors;
-    const uint4 v = ahead[i];
-    uint4 bases = make_uint4(padding_bases, padding_bases, padding_bases, padding_bases);
-    if (present) bases = rows.bases(i);
-    uint32_t deltas[kDeltaWords<E>];
-    uint2 rests[E::kPlanes];
-    E::split(v, bases, deltas, rests);
-    if (present) planes.store_rests(i, rests);
-    f(i, deltas);
-    add_content(content, v, i);
-    if (i % E::kGroupVectors == 0) g(i / static_cast<int>(E::kGroupVectors));
+    if (vectors.any(i)) {
+      const uint4 v = ahead[i];
+      uint4 bases = make_uint4(padding_bases, padding_bases, padding_bases, padding_bases);
+      if (vectors.own(i)) bases = rows.bases(i);
+      uint32_t deltas[kDeltaWords<E>];
+      uint2 rests[E::kPlanes];
+      E::split(v, bases, deltas, rests);
+      if (vectors.own(i)) planes.store_rests(i, rests);
+      f(i, deltas);
+      add_content(content, v, i);
+      if (i % E::kGroupVectors == 0) g(i / static_cast<int>(E::kGroupVectors));
+    }
     ahead.release(i);
   }
   return content;
 }
 
 // The tier-1 codes of a group: those of one vector, or of several.
-template <class E, bool kFull>
-__device__ __forceinline__ void store_tier1(uint64_t address, uint32_t group, uint32_t codes, uint32_t vectors,
-                                            uint32_t lane) {
+template <class E, Lanes kLanes>
+__device__ __forceinline__ void store_tier1(uint64_t address, uint32_t group, uint32_t codes,
+                                            const LaneVectors<kLanes>& vectors) {
   constexpr uint32_t kBytes = E::code_bytes(kTiered);
 #pragma unroll
   for (uint32_t j = 0; j < E::kGroupVectors; ++j) {
     const uint32_t i = E::kGroupVectors * group + j;
-    if (kFull || 32 * i + lane < vectors)
-      store_plane<kBytes>(address + 32 * kBytes * i, make_uint2(codes >> (8 * kBytes * j), 0));
+    if (vectors.own(i)) store_plane<kBytes>(address + 32 * kBytes * i, make_uint2(codes >> (8 * kBytes * j), 0));
   }
 }
 
 // Mode tiered: writes the planes.
-template <class E, bool kFull, class Rows>
+template <class E, Lanes kLanes, class Rows>
 __device__ __forceinline__ void split_tiered_elements(const Rows& rows, const ChunkJob& job,
                                                       const ElementPlanes<E>& planes, uint32_t padding_bases,
                                                       uint32_t pair_table, uint32_t lane, ElementSymbols<E>& symbols) {
   constexpr int kPairs = static_cast<int>(E::kValues) / 2;
+  const LaneVectors<kLanes> vectors(job, lane);
   uint32_t tier2 = 0, tier3 = 0;
-  uint32_t entries[8];  // of the pairs of a group
+  uint32_t entries[8] = {};  // of the pairs of a group
   const uint64_t codes = ptx::keep(job.codes + E::code_bytes(kTiered) * lane);
-  symbols.content = split_vectors<E, kFull>(
+  symbols.content = split_vectors<E, kLanes>(
       rows, job, planes, padding_bases, lane,
       [&](int i, const uint32_t(&deltas)[kDeltaWords<E>]) {
 #pragma unroll
@@ -114,7 +114,7 @@ __device__ __forceinline__ void split_tiered_elements(const Rows& rows, const Ch
         symbols.counts2 |= count_threes(tier1) << (8 * g);
         symbols.tier2[g] = tier2, symbols.tier3[g] = tier3;
         tier2 = 0, tier3 = 0;
-        store_tier1<E, kFull>(codes, g, tier1, job.vectors, lane);
+        store_tier1<E>(codes, g, tier1, vectors);
       });
 }
 
@@ -152,6 +152,7 @@ __device__ __forceinline__ Encoded join_tiered_elements(const Rows& rows, const 
   } else {
 #pragma unroll
     for (int g = 0; g < kGroups; g += 2) {
+      if (32 * E::kGroupVectors * g >= vectors) break;
       const uint32_t bits2 = 2 * symbols.count2(g), bits3 = 2 * count_threes(symbols.tier2[g]);
       const uint2 string2 = join_halves(symbols.tier2[g], symbols.tier2[g + 1], bits2),
                   string3 = join_halves(symbols.tier3[g], symbols.tier3[g + 1], bits3);
@@ -168,14 +169,15 @@ __device__ __forceinline__ Encoded join_tiered_elements(const Rows& rows, const 
 }
 
 // Mode fixed4: writes the planes.
-template <class E, bool kFull, class Rows>
+template <class E, Lanes kLanes, class Rows>
 __device__ __forceinline__ void split_fixed4_elements(const Rows& rows, const ChunkJob& job,
                                                       const ElementPlanes<E>& planes, uint32_t lane,
                                                       ElementSymbols<E>& symbols) {
   constexpr int kQuads = static_cast<int>(E::kQuads), kGroupVectors = static_cast<int>(E::kGroupVectors);
   constexpr uint32_t kCodeBytes = E::code_bytes(kFixed4);
+  const LaneVectors<kLanes> vectors(job, lane);
   const uint64_t plane = ptx::keep(job.codes + kCodeBytes * lane);
-  symbols.content = split_vectors<E, kFull>(
+  symbols.content = split_vectors<E, kLanes>(
       rows, job, planes, 0, lane,
       [&](int i, const uint32_t(&deltas)[kDeltaWords<E>]) {
         uint32_t codes[4] = {}, ones = 0;
@@ -193,7 +195,7 @@ __device__ __forceinline__ void split_fixed4_elements(const Rows& rows, const Ch
             symbols.escapes[g / 2] |= quad << (8 * (first + q) + 4 * (g % 2));
           }
         }
-        if (kFull || 32 * i + lane < job.vectors) {
+        if (vectors.own(i)) {
           store_plane<kCodeBytes>(plane + 32 * kCodeBytes * i,
                                   make_uint2(pack_nibbles(codes[0], codes[1]), pack_nibbles(codes[2], codes[3])));
         }
@@ -256,17 +258,17 @@ __device__ __forceinline__ Encoded copy_elements(const TileJob& tile, const Chun
   return copy_raw(ElementRows(tile, job, lane), job, lane);
 }
 
-template <class E, bool kFull, class Rows>
+template <class E, Lanes kLanes, class Rows>
 __device__ __forceinline__ Encoded encode_elements(const Rows& rows, const TileJob& tile, const ChunkJob& job,
                                                    uint32_t pair_table, uint32_t variable, uint32_t lane) {
   const ElementPlanes<E> planes(tile, job, lane);
   ElementSymbols<E> symbols;
   Encoded e;
   if (tile.tensor.mode == kTiered) {
-    split_tiered_elements<E, kFull>(rows, job, planes, tile.padding_bases, pair_table, lane, symbols);
+    split_tiered_elements<E, kLanes>(rows, job, planes, tile.padding_bases, pair_table, lane, symbols);
     e = join_tiered_elements<E>(rows, symbols, job.vectors, variable, lane);
   } else {
-    split_fixed4_elements<E, kFull>(rows, job, planes, lane, symbols);
+    split_fixed4_elements<E, kLanes>(rows, job, planes, lane, symbols);
     e = join_fixed4_elements<E>(rows, symbols, job.vectors, variable, lane);
   }
   if (e.kind == kKindRaw) encode_plain_elements<E>(rows, tile, job, tile.tensor.mode, variable, lane, e);
@@ -276,10 +278,16 @@ __device__ __forceinline__ Encoded encode_elements(const Rows& rows, const TileJ
 template <class E>
 __device__ __forceinline__ Encoded encode_aligned_elements(const TileJob& tile, const ChunkJob& job,
                                                            uint32_t pair_table, uint32_t variable, uint32_t lane) {
-  // The usual chunk has a version of its own.
-  if (job.linear != 0 && job.vectors == kChunkVectors)
-    return encode_elements<E, true>(LinearElements<E>(job, lane), tile, job, pair_table, variable, lane);
-  return encode_elements<E, false>(AlignedElements<E>(tile, job, lane), tile, job, pair_table, variable, lane);
+  // The usual chunks have versions of their own.
+  if (job.linear != 0) {
+    const LinearElements<E> rows(job, lane);
+    if (job.vectors == kChunkVectors)
+      return encode_elements<E, Lanes::kFull>(rows, tile, job, pair_table, variable, lane);
+    if constexpr (kUsualLanes<E> == Lanes::kEven) {
+      if (job.vectors % 32 == 0) return encode_elements<E, Lanes::kEven>(rows, tile, job, pair_table, variable, lane);
+    }
+  }
+  return encode_elements<E, Lanes::kAny>(AlignedElements<E>(tile, job, lane), tile, job, pair_table, variable, lane);
 }
 
 }  // namespace splitzip::cuda

@@ -93,8 +93,8 @@ template <uint32_t kKernel>
 __device__ __forceinline__ Encoded encode_with(const TileJob& tile, const ChunkJob& job, uint32_t pair_table,
                                                uint32_t variable, uint32_t lane) {
   if constexpr (kKernel > kRawKernel) {
-    return encode_elements<Element<kKernel - kAnywhereKernel>, false>(ElementRows(tile, job, lane), tile, job,
-                                                                      pair_table, variable, lane);
+    return encode_elements<Element<kKernel - kAnywhereKernel>, Lanes::kAny>(ElementRows(tile, job, lane), tile, job,
+                                                                            pair_table, variable, lane);
   } else if constexpr (kKernel == kRawKernel) {
     return copy_elements(tile, job, lane);
   } else if constexpr (kKernel > kGeneralKernel) {

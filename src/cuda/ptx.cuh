@@ -18,6 +18,13 @@ __device__ __forceinline__ uint32_t permute(uint32_t a, uint32_t b, uint32_t sel
   return r;
 }
 
+// The bits of a where the mask has ones, else those of b. (From plain C++ the compiler makes two instructions of it.)
+__device__ __forceinline__ uint32_t select_bits(uint32_t mask, uint32_t a, uint32_t b) {
+  uint32_t r;
+  asm("lop3.b32 %0, %1, %2, %3, 0xca;" : "=r"(r) : "r"(mask), "r"(a), "r"(b));
+  return r;
+}
+
 // Upper word of (high:low) << (n mod 32).
 __device__ __forceinline__ uint32_t shift_left(uint32_t low, uint32_t high, uint32_t n) {
   return __funnelshift_l(low, high, n);

@@ -10,6 +10,7 @@
 
 inline std::uint32_t __popc(std::uint32_t x) { return static_cast<std::uint32_t>(std::popcount(x)); }
 inline int __ffs(int x) { return x == 0 ? 0 : std::countr_zero(static_cast<std::uint32_t>(x)) + 1; }
+inline int __ffsll(long long x) { return x == 0 ? 0 : std::countr_zero(static_cast<std::uint64_t>(x)) + 1; }
 
 inline void __syncwarp() { splitzip::emulation::meet_warp(splitzip::emulation::WarpOperation::kBarrier, 0); }
 inline void __syncthreads() { splitzip::emulation::meet_block(); }

@@ -28,6 +28,7 @@ inline uint32_t shift_right_clamped(uint32_t low, uint32_t high, uint32_t n) {
 inline uint32_t shift_left(uint32_t low, uint32_t high, uint32_t n) { return shift_left_clamped(low, high, n % 32); }
 inline uint32_t shift_right(uint32_t low, uint32_t high, uint32_t n) { return shift_right_clamped(low, high, n % 32); }
 
+inline uint32_t select_bits(uint32_t mask, uint32_t a, uint32_t b) { return (a & mask) | (b & ~mask); }
 inline uint32_t add_halves(uint32_t a, uint32_t b) { return ((a >> 16) + (b >> 16)) << 16 | ((a + b) & 0xffff); }
 inline uint32_t add_clip_upper(uint32_t a, uint32_t b) {
   if ((b & 0x00ff00ff) != 0) emulation::stop("lower bytes of the second operand are not 0");
