@@ -40,6 +40,9 @@ class Model:
         )
         ids = AutoTokenizer.from_pretrained(settings["model"])(Path(settings["text"]).read_text("utf-8")).input_ids
         self.ids = torch.tensor([ids[: settings["most_tokens"]]], device=self.device)
+        with torch.inference_mode():  # what is loaded by the first calls is in no time that is taken
+            cache = self.model(self.ids[:, :1], use_cache=True).past_key_values
+            self.model(self.ids[:, :1], past_key_values=cache)
         self.codebooks = CodebookSet.load(settings["codebook"])
         config = self.model.config.get_text_config()
         heads = config.num_key_value_heads
