@@ -91,6 +91,9 @@ def table2(bench_results):
     text += "the rest is on real caches of small models. One thread of a CPU and a GPU are in one table, as they are "
     text += "in the paper's. It names ZipLLM, too, without a figure, and Falcon and ZipServ have no package to install:\n\n"
     text += table(["codec", "ratio", "encode", "decode", "where"], rows)
+    if not any(row[0].startswith("DFloat11") and "measured" in row[-1] for row in rows):
+        text += "`bench/scripts/dfloat11_gpu.py` measures DFloat11's decoder where a GPU and its package are; it has not been run for "
+        text += "this page.\n\n"
     if not gpu:
         text += "No GPU results are in bench/results yet: `cuda_bench` has not been run on a GPU for this page.\n\n"
     return text
