@@ -224,7 +224,8 @@ class FrameDecoder final : public SharedWork {
   const Layouts destinations_;
   const bool streams_ = frame_.geometry.raw_bytes >= kStreamBytes && streams_well();
 
-  std::atomic<std::uint32_t> next_group_{0};
+  // Apart from what all threads only read.
+  alignas(64) std::atomic<std::uint32_t> next_group_{0};
   std::atomic<std::uint32_t> failed_group_{UINT32_MAX};
   std::mutex report_mutex_;
   splitzip_error error_ = SPLITZIP_ERROR_INIT;
@@ -240,6 +241,7 @@ void FrameDecoder::report(std::uint32_t group, const splitzip_error& error) {
 void FrameDecoder::work() noexcept {
   GeometryWalk geometry_walk = counted_;
   GroupWalk groups;
+  GroupTaker taker(next_group_, frame_.geometry.tiles);
   std::optional<OpenEntry> open;
   TileVariable variable;
   splitzip_error error = SPLITZIP_ERROR_INIT;
@@ -253,7 +255,7 @@ void FrameDecoder::work() noexcept {
   };
   for (;;) {
     // Groups are taken in order, so when one fails all groups before it are taken too and will be decoded.
-    const std::uint32_t group = next_group_.fetch_add(1, std::memory_order_relaxed);
+    const std::uint32_t group = taker.take();
     if (group > failed_group_.load(std::memory_order_relaxed)) break;
     const std::uint32_t index = groups.find(group, static_cast<std::uint32_t>(tensors_.size()), open_entry);
     if (index != GroupWalk::kNoEntry) {

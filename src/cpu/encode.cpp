@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <condition_variable>
 #include <cstring>
+#include <mutex>
 #include <optional>
+#include <utility>
 
 #include "cpu/backend.hpp"
 #include "cpu/codec.hpp"
@@ -90,7 +94,10 @@ class FrameEncoder final : public SharedWork {
         geometry_(geometry),
         counted_(counted),
         dst_(dst),
-        directory_checksum_(hash_u64(HashDomain::kNonce, options.nonce)) {}
+        directory_checksum_(hash_u64(HashDomain::kNonce, options.nonce)) {
+    // There are not more groups than tiles, and one is looked for after the last; clearing it all would be felt in small frames.
+    std::fill_n(announced_.begin(), std::min<std::size_t>(announced_.size(), std::size_t{geometry.tiles} + 1), nullptr);
+  }
 
   void work() noexcept override;
 
@@ -105,14 +112,16 @@ class FrameEncoder final : public SharedWork {
 
  private:
   struct OpenEntry;
+  struct Group;
   class Pending;
 
   std::uint8_t* at(std::uint64_t offset) const { return dst_.data() + offset; }
   void clear_padding(std::uint64_t end) const { std::memset(at(end), 0, align_up(end, kSectionAlignment) - end); }
   void clear_entry_padding(const OpenEntry& open) const;
   std::uint32_t encode_tile(OpenEntry& open, std::uint32_t index, std::uint32_t tile, Pending& pending) const;
+  void announce(Group& group);
   std::uint32_t place(Pending& pending, bool all);
-  std::uint32_t place_group(const Pending& pending);
+  std::uint32_t place_group(const Group& group, const std::uint8_t* remainders);
 
   const Backend& backend_ = active_backend();
   const Tensors tensors_;
@@ -123,13 +132,36 @@ class FrameEncoder final : public SharedWork {
   const std::span<std::uint8_t> dst_;
   const bool prefetches_ = geometry_.raw_bytes >= kPrefetchBytes;
 
-  std::atomic<std::uint32_t> next_group_{0};
+  // Apart from what all threads only read.
+  alignas(64) std::atomic<std::uint32_t> next_group_{0};
   std::atomic<std::uint32_t> directory_checksum_;
-  // The spill is in tile order: the thread whose group has its turn may change what follows.
+  // The spill is in tile order: where a group's part begins is known when all groups before it are encoded. All of them below turn_ are. Who
+  // announces the one that was missing passes the turn on through all that were announced meanwhile, whoever encoded them.
+  std::mutex mutex_;
+  std::condition_variable passed_on_;
   std::atomic<std::uint32_t> turn_{0};
+  std::array<Group*, 1024> announced_;  // that have not had their turn, by their number
   std::uint64_t spill_words_ = 0;
   std::size_t full_at_ = 0;
   std::atomic<bool> full_{false};
+};
+
+/// Tiles that are encoded, and what they leave for the spill.
+struct FrameEncoder::Group {
+  std::uint32_t number;
+  std::uint32_t entry;
+  std::uint32_t first_tile;  // of the frame
+  std::uint32_t first_byte;  // of the remainders of the thread's groups
+  std::uint32_t tiles;
+  std::array<std::uint32_t, kGroupTiles> words;  // of each tile's remainder
+  std::uint64_t first_word;                      // of the spill, once the group has had its turn
+  bool fits;
+
+  std::uint32_t total_words() const {
+    std::uint32_t total = 0;
+    for (std::uint32_t i = 0; i < tiles; ++i) total += words[i];
+    return total;
+  }
 };
 
 /// An entry as one thread sees it.
@@ -146,32 +178,23 @@ struct FrameEncoder::OpenEntry {
         tensor_seed(hash_u64(HashDomain::kTensorKey, entry.tensor_key)) {}
 };
 
-/// What groups that a thread has encoded leave for the spill, in order, until it is their turn: a thread that is interrupted in the
-/// middle of a group shall not hold up the others.
+/// The groups that a thread has encoded, in order, until they are placed: a thread that is interrupted in the middle of a group shall not
+/// hold up the others.
 class FrameEncoder::Pending {
  public:
-  struct Group {
-    std::uint32_t number;
-    std::uint32_t entry;
-    std::uint32_t first_tile;  // of the frame
-    std::uint32_t first_byte;
-    std::uint32_t tiles;
-    std::array<std::uint32_t, kGroupTiles> words;  // of each tile's remainder
-  };
-
   bool empty() const { return count_ == 0; }
   /// Whether the next group finds room, whatever its tiles leave.
   bool has_room() const { return first_ + count_ < groups_.size() && used_ <= kGroupBytes; }
   const Group& front() const { return groups_[first_]; }
-  const std::uint8_t* bytes_of(const Group& group) const { return remainders_.data() + group.first_byte; }
+  Group& back() { return groups_[first_ + count_ - 1]; }
+  const std::uint8_t* remainders() const { return remainders_.data(); }
 
   void add_group(std::uint32_t number, std::uint32_t entry, std::uint32_t first_tile) {
     if (count_ == 0) first_ = used_ = 0;
-    groups_[first_ + count_++] = {number, entry, first_tile, used_, 0, {}};
+    groups_[first_ + count_++] = {number, entry, first_tile, used_, 0, {}, 0, false};
   }
   void add_tile(const std::uint8_t* remainder, std::uint32_t words) {
-    Group& group = groups_[first_ + count_ - 1];
-    group.words[group.tiles++] = words;
+    back().words[back().tiles++] = words;
     std::memcpy(remainders_.data() + used_, remainder, 4 * std::size_t{words});
     used_ += 4 * words;
   }
@@ -190,6 +213,7 @@ class FrameEncoder::Pending {
 void FrameEncoder::work() noexcept {
   GeometryWalk geometry_walk = counted_;
   GroupWalk groups;
+  GroupTaker taker(next_group_, geometry_.tiles);
   std::optional<OpenEntry> open;
   Pending pending;
   std::uint32_t checksum = 0;
@@ -197,8 +221,9 @@ void FrameEncoder::work() noexcept {
     open.emplace(entry_of(tensors_[index]), geometry_walk, tensors_[index].codebook);
     return open->geometry.tiles;
   };
-  while (!full_.load(std::memory_order_relaxed)) {
-    const std::uint32_t group = next_group_.fetch_add(1, std::memory_order_relaxed);
+  // What is taken is encoded in any case: others may wait for it.
+  while (taker.has_more() || !full_.load(std::memory_order_relaxed)) {
+    const std::uint32_t group = taker.take();
     const std::uint32_t index = groups.find(group, geometry_.entries, open_entry);
     if (index == GroupWalk::kNoEntry) break;
     const TileRange tiles = groups.tiles(group);
@@ -206,6 +231,7 @@ void FrameEncoder::work() noexcept {
     if (tiles.begin == 0) clear_entry_padding(*open);
     for (std::uint32_t tile = tiles.begin; tile < tiles.end; ++tile)
       checksum += encode_tile(*open, index, tile, pending);
+    announce(pending.back());
     checksum += place(pending, !pending.has_room());
   }
   checksum += place(pending, true);
@@ -268,42 +294,51 @@ std::uint32_t FrameEncoder::encode_tile(OpenEntry& open, std::uint32_t index, st
   return checksum;
 }
 
-/// Place the pending groups whose turn it is; or all, and wait for their turns. Returns what that adds to the directory checksum.
+/// Say that `group` is encoded; it stays where it is until it has had its turn.
+void FrameEncoder::announce(Group& group) {
+  std::unique_lock lock(mutex_);
+  // Never for the group that has its turn.
+  passed_on_.wait(lock, [&] { return group.number - turn_.load(std::memory_order_relaxed) < announced_.size(); });
+  announced_[group.number % announced_.size()] = &group;
+
+  std::uint32_t turn = turn_.load(std::memory_order_relaxed);
+  if (group.number != turn) return;
+  for (Group* next; (next = std::exchange(announced_[turn % announced_.size()], nullptr)) != nullptr; ++turn) {
+    const std::uint32_t words = next->total_words();
+    next->first_word = spill_words_;
+    next->fits = !full_.load(std::memory_order_relaxed) && (dst_.size() - bytes()) / 4 >= words;
+    if (next->fits) {
+      spill_words_ += words;
+    } else if (!full_.exchange(true, std::memory_order_relaxed)) {
+      full_at_ = next->entry;
+    }
+  }
+  turn_.store(turn, std::memory_order_release);
+  lock.unlock();
+  passed_on_.notify_all();
+}
+
+/// Place the pending groups that have had their turn; or all, and wait for their turns. Returns what that adds to the directory checksum.
 std::uint32_t FrameEncoder::place(Pending& pending, bool all) {
   std::uint32_t checksum = 0;
   for (; !pending.empty(); pending.remove_front()) {
-    const std::uint32_t group = pending.front().number;
-    for (std::uint32_t turn = turn_.load(std::memory_order_acquire); turn != group;
-         turn = turn_.load(std::memory_order_acquire)) {
+    const Group& group = pending.front();
+    if (turn_.load(std::memory_order_acquire) <= group.number) {
       if (!all) return checksum;
-      turn_.wait(turn, std::memory_order_acquire);
+      std::unique_lock lock(mutex_);
+      passed_on_.wait(lock, [&] { return turn_.load(std::memory_order_relaxed) > group.number; });
     }
-    checksum += place_group(pending);
+    if (group.fits) checksum += place_group(group, pending.remainders() + group.first_byte);
   }
   return checksum;
 }
 
-/// The first pending group, which has its turn: its part of the spill and its tile records. Returns what they add to the directory checksum.
-std::uint32_t FrameEncoder::place_group(const Pending& pending) {
-  const Pending::Group& group = pending.front();
-  std::uint32_t words = 0;
-  for (const std::uint32_t tile_words : group.words) words += tile_words;
-  const std::uint64_t first_word = spill_words_;
-  const std::size_t bytes = 4 * std::size_t{words};
-  bool fits = !full_.load(std::memory_order_relaxed);
-  if (fits && dst_.size() - this->bytes() < bytes) {
-    full_at_ = group.entry;
-    full_.store(true, std::memory_order_relaxed);
-    fits = false;
-  }
-  if (fits) spill_words_ += words;
-  turn_.store(group.number + 1, std::memory_order_release);
-  turn_.notify_all();
-  if (!fits) return 0;
-
-  std::memcpy(dst_.data() + geometry_.spill_offset + 4 * first_word, pending.bytes_of(group), bytes);
+/// A group's part of the spill and its tile records. Returns what they add to the directory checksum.
+std::uint32_t FrameEncoder::place_group(const Group& group, const std::uint8_t* remainders) {
+  std::memcpy(dst_.data() + geometry_.spill_offset + 4 * group.first_word, remainders,
+              4 * std::size_t{group.total_words()});
   std::uint32_t checksum = 0;
-  auto record = static_cast<std::uint32_t>(first_word);
+  auto record = static_cast<std::uint32_t>(group.first_word);
   for (std::uint32_t i = 0; i < group.tiles; ++i) {
     const std::uint32_t number = group.first_tile + i;
     store(at(geometry_.tile_records_offset + 4 * std::uint64_t{number}), record);

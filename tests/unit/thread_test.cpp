@@ -111,18 +111,36 @@ TEST_F(Threads, EverythingSpills) {
   LayoutList sources = sources_;
   sources[0] = splitzip_layout_contiguous(values.data(), &large);
   const Bytes expected = encode(tensors, sources);
+  std::vector<Bytes> decoded;
+  LayoutList destinations = sources;
+  for (const Bytes* original : {&values, &values_[1], &values_[2]}) decoded.emplace_back(original->size());
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    destinations[i] = splitzip_layout_contiguous(decoded[i].data(), &tensors[i]);
+  splitzip_frame opened;
+  ASSERT_EQ(open(expected, opened), SPLITZIP_OK);
   for (const std::uint32_t count : {2u, 5u}) {
     const Workers workers = new_workers(count);
     splitzip_encode_options options = SPLITZIP_ENCODE_OPTIONS_INIT;
     options.workers = workers.get();
     for (int k = 0; k < 4; ++k) EXPECT_TRUE(encode(tensors, sources, &options) == expected);
-    Bytes out(expected.size() - 4);
-    std::size_t size = 0;
-    EXPECT_EQ(splitzip_encode(tensors.data(), sources.data(), tensors.size(), &options, out.data(), out.size(), &size,
-                              nullptr),
-              SPLITZIP_ERROR_OUTPUT_TOO_SMALL);
+    // Room for all but the end, for little of the spill, and for none.
+    for (const std::uint64_t missing :
+         {std::uint64_t{4}, 4 * std::uint64_t{opened.spill_words} * 7 / 8, 4 * std::uint64_t{opened.spill_words}}) {
+      Bytes out(expected.size() - missing);
+      std::size_t size = 0;
+      EXPECT_EQ(splitzip_encode(tensors.data(), sources.data(), tensors.size(), &options, out.data(), out.size(), &size,
+                                nullptr),
+                SPLITZIP_ERROR_OUTPUT_TOO_SMALL);
+    }
+    splitzip_decode_options decode_options = SPLITZIP_DECODE_OPTIONS_INIT;
+    decode_options.workers = workers.get();
+    for (Bytes& each : decoded) std::fill(each.begin(), each.end(), std::uint8_t{0xEE});
+    EXPECT_EQ(splitzip_decode(&opened, tensors.data(), destinations.data(), tensors.size(), &decode_options, nullptr),
+              SPLITZIP_OK);
+    EXPECT_TRUE(decoded[0] == values && decoded[1] == values_[1] && decoded[2] == values_[2]);
   }
 }
+
 TEST_F(Threads, CallsShareWorkers) {
   splitzip_frame opened;
   ASSERT_EQ(open(frame_, opened), SPLITZIP_OK);
