@@ -8,7 +8,8 @@
 Writes bench/results/cpu-files-NAME.json; cpu_report.py renders it. The tensors of the test file, BF16 [heads, tokens, dim], are repeated
 token-wise until the file has --gib, each time with other fractions: these seven bits are as good as random, and zstd would find a repetition.
 All files lie in FOLDER and their inputs are in memory before. What is written is complete on the disk when a time ends: the command
-synchronises its output itself, and for the others `sync` does it. Runs take turns; times are the best of --repeats.
+synchronises its output itself, and for the others `sync` does it. Runs take turns; times are the best of --repeats. zstd is left out where
+it is not installed.
 """
 
 import argparse
@@ -77,6 +78,7 @@ def main():
     parser.add_argument("--gib", type=float, default=2)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, action="append")
+    parser.add_argument("--output", type=pathlib.Path, default=RESULTS)
     arguments = parser.parse_args()
     commands = dict(command.split("=", 1) for command in arguments.command)
 
@@ -88,18 +90,19 @@ def main():
         subprocess.run([next(iter(commands.values())), "calibrate", "-q", arguments.calibrate, "-o", codebooks], check=True)
         size = source.stat().st_size
 
-        cases = [("cp", "", 1, f"cp {source} {other} && sync {other}", None)]
+        cases = [("cp", 1, f"cp {source} {other} && sync {other}", None)]
         for threads in arguments.threads or [1, 2]:
             for label, path in commands.items():
                 options = f"-q -f -T{threads} --codebook {codebooks}"
-                cases.append((f"compress {label}", "splitzip", threads, f"{path} compress {options} {source} -o {packed}", packed))
-                cases.append((f"decompress {label}", "splitzip", threads, f"{path} decompress {options} {packed} -o {back}", None))
-            zstd = f"zstd -q -f -1 -T{threads}"
-            cases.append(("zstd -1", "zstd", threads, f"{zstd} {source} -o {other} && sync {other}", other))
-            cases.append(("zstd -1 -d", "zstd", threads, f"zstd -q -f -d {other} -o {back} && sync {back}", None))
+                cases.append((f"compress {label}", threads, f"{path} compress {options} {source} -o {packed}", packed))
+                cases.append((f"decompress {label}", threads, f"{path} decompress {options} {packed} -o {back}", None))
+            if shutil.which("zstd"):
+                zstd = f"zstd -q -f -1 -T{threads}"
+                cases.append(("zstd -1", threads, f"{zstd} {source} -o {other} && sync {other}", other))
+                cases.append(("zstd -1 -d", threads, f"zstd -q -f -d {other} -o {back} && sync {back}", None))
         results = {}
         for _ in range(arguments.repeats):
-            for what, _, threads, command, result in cases:
+            for what, threads, command, result in cases:
                 if what == "zstd -1 -d":  # its input must be that of zstd, not of cp
                     assert other.stat().st_size < size
                 wall, processors = timed(command)
@@ -114,7 +117,7 @@ def main():
         shutil.rmtree(folder)
     for case in results.values():
         print(case)
-    path = RESULTS / f"cpu-files-{arguments.name}.json"
+    path = arguments.output / f"cpu-files-{arguments.name}.json"
     path.write_text(
         json.dumps(
             {

@@ -2,19 +2,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables of docs/cpu.md, from measurements.
 
-    cpu_bench --benchmark_repetitions=5 --benchmark_format=json --benchmark_out=raw.json
-    bench/scripts/cpu_report.py import raw.json MACHINE "what the machine is"   # writes bench/results/cpu-MACHINE.json
-    bench/scripts/cpu_report.py render                                          # writes docs/cpu.md
-    bench/scripts/cpu_report.py check                                           # fails if docs/cpu.md is not what render would write
+    cpu_bench --benchmark_repetitions=5 --benchmark_out_format=json --benchmark_out=raw.json
+    bench/scripts/cpu_report.py import MACHINE "what the machine is" raw.json...   # writes bench/results/cpu-MACHINE.json
+    bench/scripts/cpu_report.py render                                             # writes docs/cpu.md and its plots
+    bench/scripts/cpu_report.py check                                              # fails if they are not what render would write
 
-What cpu_peers.py and cpu_files.py write is rendered too. Times are the best of the repetitions, of memcpy as well.
+Several raw files are runs of the same cpu_bench, for instance of other sizes. What cpu_peers.py and cpu_files.py write is rendered too. Times are
+the best of the repetitions, of memcpy as well.
 """
 
 import argparse
 import collections
 import json
+import math
 import pathlib
 import re
+import statistics
+
+import plots
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 RESULTS = ROOT / "bench" / "results"
@@ -26,11 +31,11 @@ NAME = re.compile(
 )
 
 
-def import_raw(raw_path, machine, description):
-    raw = json.loads(pathlib.Path(raw_path).read_text())
+def import_raw(machine, description, raw_paths):
     times = collections.defaultdict(lambda: collections.defaultdict(list))
     ratios = {}
-    for run in raw["benchmarks"]:
+    raws = [json.loads(pathlib.Path(path).read_text()) for path in raw_paths]
+    for run in [run for raw in raws for run in raw["benchmarks"]]:
         match = NAME.match(run["name"])
         if run.get("run_type") == "aggregate" or not match:
             continue
@@ -50,7 +55,7 @@ def import_raw(raw_path, machine, description):
             case[what + "_ns"] = round(min(values))
         case["repetitions"] = min(len(values) for values in runs.values())
         cases.append(case)
-    context = raw["context"]
+    context = raws[0]["context"]
     result = {
         "machine": description,
         "cpus": context["num_cpus"],
@@ -87,8 +92,13 @@ def cells(case):
 SPEED_HEAD = ["memcpy", "encode", "of memcpy", "decode", "of memcpy"]
 
 
+def usual_size(result):
+    """The size of most cases."""
+    return statistics.mode(c["bytes"] for c in result["cases"])
+
+
 def plain_cases(result, **wanted):
-    default = {"threads": 1, "unit_tokens": 0, "page_tokens": 0, "checksums": True, "bytes": max(c["bytes"] for c in result["cases"])}
+    default = {"threads": 1, "unit_tokens": 0, "page_tokens": 0, "checksums": True, "bytes": usual_size(result)}
     wanted = {**default, **wanted}
     return [c for c in result["cases"] if all(value is None or c[key] == value for key, value in wanted.items())]
 
@@ -99,7 +109,7 @@ def human(size):
 
 def render_machine(result):
     best = result["targets"].split()[0]
-    size = human(max(c["bytes"] for c in result["cases"]))
+    size = human(usual_size(result))
     text = f"## {result['machine']}\n\n"
     text += f"{result['cpus']} CPUs; splitzip {result['splitzip']}, targets {result['targets']}; {result['date']}. GB/s of values; {size}, one thread, "
     text += f"checksums on, target {best}, one unit, contiguous, unless the table says otherwise.\n\n"
@@ -138,8 +148,8 @@ def render_machine(result):
     text += table(["mode", "", *SPEED_HEAD], [[mode, what, *cells(c)] for mode, what, c in rows])
 
     text += render_threads(result, best)
-    rows = [[human(c["bytes"]), c["mode"], *cells(c)] for c in plain_cases(result, type="bf16", target=best, bytes=None) if c["mode"] != "raw"]
-    rows.sort(key=lambda row: (row[1],))
+    by_size = sorted(plain_cases(result, type="bf16", target=best, bytes=None), key=lambda c: (c["mode"], c["bytes"]))
+    rows = [[human(c["bytes"]), c["mode"], *cells(c)] for c in by_size if c["mode"] != "raw"]
     text += "BF16, by size of the frame's values (what fits in a cache is in it):\n\n" + table(["size", "mode", *SPEED_HEAD], rows)
     return text
 
@@ -148,18 +158,18 @@ def render_threads(result, best):
     """What more threads gain, and what memcpy gains by them."""
     whats = ("memcpy", "pieces", "encode", "decode")
     rows = []
-    for one in plain_cases(result, type="bf16", target=best):
-        for c in plain_cases(result, type="bf16", target=best, mode=one["mode"], threads=None):
-            if "pieces_ns" in one and "pieces_ns" in c:
+    for one in plain_cases(result, type="bf16", target=best, bytes=None):
+        for c in plain_cases(result, type="bf16", target=best, mode=one["mode"], bytes=one["bytes"], threads=None):
+            if "pieces_ns" in one and c["threads"] > 1:
                 gains = [speed(c, what) / speed(one, what) for what in whats]
                 shown = [f"{speed(c, what):.2f} (x{gain:.2f})" for what, gain in zip(whats, gains)]
-                rows.append([c["mode"], c["threads"], *shown, *(f"{gain / gains[1]:.2f}" for gain in gains[2:])])
+                rows.append([c["mode"], human(c["bytes"]), c["threads"], *shown, *(f"{gain / gains[0]:.2f}" for gain in gains[2:])])
     if not rows:
         return ""
-    text = "BF16, by threads, and in parentheses the gain over one thread; memcpy of each thread's share at once, and in pieces of 1 MiB. Where memcpy "
-    text += "gains more than there are threads, in pieces too, that is not for working in parallel: one thread alone does not get out of the machine "
-    text += "what each of several gets, so a share of memcpy's gain (the last columns, of the one in pieces) says little, and the gain itself more:\n\n"
-    return text + table(["mode", "threads", "memcpy", "memcpy in pieces", "encode", "decode", "encode's gain", "decode's gain"], rows)
+    text = "BF16, by threads, each with a core of its own, and in parentheses the gain over one thread; memcpy of each thread's share at once, and in "
+    text += "pieces of 1 MiB. The last columns are shares of the gain of memcpy, at once:\n\n"
+    head = ["mode", "size", "threads", "memcpy", "memcpy in pieces", "encode", "decode", "encode's gain", "decode's gain"]
+    return text + table(head, sorted(rows, key=lambda row: row[0]))
 
 
 def render_peers(result):
@@ -204,32 +214,86 @@ def render_files(result):
     return text + table(["", "threads", "ratio", "GB/s", "processor s"], rows)
 
 
-def rendered():
-    text = ""
+def plot_machine(result):
+    """BF16 by size, one thread."""
+    cases = [c for c in plain_cases(result, type="bf16", target=result["targets"].split()[0], bytes=None) if c["mode"] != "raw"]
+
+    def line(what, mode):
+        return [(c["bytes"], speed(c, what)) for c in cases if c["mode"] == mode]
+
+    def panel(way):
+        return way, [("memcpy", line("memcpy", "tiered")), *((mode, line(way, mode)) for mode in ("tiered", "fixed4"))]
+
+    return lines_by_size([panel("encode"), panel("decode")])
+
+
+def plot_peers(result):
+    """By size, one thread; without what would hide behind its neighbour."""
+    peers = [p for p in result["peers"] if p["threads"] == 1 and not p["name"].startswith(("zstd -3", "lmzip"))]
+    names = sorted(dict.fromkeys(p["name"] for p in peers), key=lambda name: name != "memcpy")  # which is grey, as in the other plots
+
+    def panel(way):
+        return way, [(name, [(p["bytes"], p["bytes"] / p[way + "_ns"]) for p in peers if p["name"] == name]) for name in names]
+
+    return lines_by_size([panel("compress"), panel("decompress")])
+
+
+def lines_by_size(panels):
+    """None where there is one size."""
+    sizes = sorted({size for _, series in panels for _, points in series for size, _ in points})
+    if len(sizes) < 2:
+        return None
+    first, last = (round(math.log2(size)) for size in (sizes[0], sizes[-1]))  # peers' sizes are cut at a row
+    step = 2 if last - first <= 14 else 4
+    powers = [1 << power for power in range(first, last - step + 1, step)] + [1 << last]
+    panels = [(title, [(name.removesuffix(" (Blosc2)"), points) for name, points in series]) for title, series in panels]
+    return plots.lines(panels, [(size, human(size)) for size in powers], "GB/s of values")
+
+
+def documents():
+    """What docs/ must hold: text by path."""
+    made, text = {}, ""
+    kinds = {"peers": (render_peers, plot_peers), "files": (render_files, None), "cases": (render_machine, plot_machine)}
     for path in sorted(RESULTS.glob("cpu-*.json")):
         result = json.loads(path.read_text())
-        kinds = {"peers": render_peers, "files": render_files, "cases": render_machine}
-        text += next(renderer for key, renderer in kinds.items() if key in result)(result)
+        render, plot = next(functions for key, functions in kinds.items() if key in result)
+        text += render(result)
+        image = plot(result) if plot else None
+        if image:
+            file = DOCUMENT.with_name(path.stem + ".svg")
+            made[file] = image
+            text += f"![Speed by size, one thread: {result['machine']}]({file.name})\n\n"
     head, rest = DOCUMENT.read_text().split(BEGIN)
-    return head + BEGIN + "\n" + text + END + rest.split(END)[1]
+    made[DOCUMENT] = head + BEGIN + "\n" + text + END + rest.split(END)[1]
+    return made
+
+
+def check(made):
+    """All docs/cpu-*.svg are made here, so none may be missing, different, or left over from results that are gone."""
+    there = {path: path.read_text() for path in [DOCUMENT, *DOCUMENT.parent.glob("cpu-*.svg")]}
+    wrong = sorted(path.name for path in made.keys() | there.keys() if made.get(path) != there.get(path))
+    if wrong:
+        raise SystemExit(f"not what bench/results say: {', '.join(wrong)}; run bench/scripts/cpu_report.py render")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     importer = commands.add_parser("import")
-    importer.add_argument("raw")
     importer.add_argument("machine")
     importer.add_argument("description")
+    importer.add_argument("raw", nargs="+")
     commands.add_parser("render")
     commands.add_parser("check")
     arguments = parser.parse_args()
     if arguments.command == "import":
-        import_raw(arguments.raw, arguments.machine, arguments.description)
+        import_raw(arguments.machine, arguments.description, arguments.raw)
     elif arguments.command == "render":
-        DOCUMENT.write_text(rendered())
-    elif DOCUMENT.read_text() != rendered():
-        raise SystemExit("docs/cpu.md is not what its data say: run bench/scripts/cpu_report.py render")
+        for path, text in documents().items():
+            path.write_text(text)
+            print(path.relative_to(ROOT))
+    else:
+        check(documents())
 
 
 if __name__ == "__main__":
