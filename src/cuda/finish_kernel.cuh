@@ -123,8 +123,8 @@ __device__ inline void settle_budget(FramePlan& frame, const uint32_t* group_sum
 
 // Puts the spilled words of one of several parts of a group of tiles where they belong, the first part also the group's tile records.
 // (Not inlined, as the kernel would need too many registers for that many blocks on a multiprocessor.)
-[[gnu::noinline]] __device__ inline void order_spill(const Batch& batch, FramePlan& frame, uint32_t group, uint32_t part,
-                                                uint32_t parts, GroupSums& sums) {
+[[gnu::noinline]] __device__ inline void order_spill(const Batch& batch, FramePlan& frame, uint32_t group,
+                                                     uint32_t part, uint32_t parts, GroupSums& sums) {
   static_assert(kFinishThreads > kGroupTiles);
   constexpr uint32_t kWarps = kFinishThreads / 32;
   const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
