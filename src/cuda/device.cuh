@@ -243,7 +243,7 @@ __device__ __forceinline__ uint32_t encode_chunk(const View& view, EncodeTile& t
   const uint32_t variable = ptx::shared_address(scratch.variable), pairs = ptx::shared_address(tile.pair_table);
   Encoded e;
   if constexpr (Coding::kernel <= kFixed4Kernel) {
-    e = cuda::encode_chunk<Coding::mode>(rows, tile.job, job, pairs, variable, lane);
+    e = cuda::encode_chunk<Coding::mode>(rows, tile.job, job, pairs, variable, lane, [](const Encoded&) {});
   } else {
     e = encode_elements<typename Coding::Element, Lanes::kAny>(rows, tile.job, job, pairs, variable, lane);
   }

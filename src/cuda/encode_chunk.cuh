@@ -182,9 +182,9 @@ __device__ __forceinline__ void split_tiered(const Rows& rows, const ChunkJob& j
 }
 
 // Mode tiered: the variable part.
-template <class Rows>
+template <class Rows, class Tell>
 __device__ __forceinline__ Encoded join_tiered(const Rows& rows, const Symbols& symbols, uint32_t vectors,
-                                               uint32_t variable, uint32_t lane) {
+                                               uint32_t variable, uint32_t lane, const Tell& tell) {
   const auto& [content, tier2, tier3, bits2, escapes] = symbols;
   const uint32_t first = escapes >> 4 & 0x0f0f0f0f, second = escapes & 0x0f0f0f0f;
   Escapes<Rows> escaped(rows, ptx::permute(first | first >> 4, second | second >> 4, 0x6420));
@@ -203,6 +203,7 @@ __device__ __forceinline__ Encoded join_tiered(const Rows& rows, const Symbols& 
     result.kind = kKindRaw;
     return result;
   }
+  tell(result);
 
   // Variable part: zero it, then every lane ORs its strings in and stores its escapes.
   ptx::store_shared_8(variable + 8 * lane, 0, 0);  // all that most chunks have
@@ -266,12 +267,13 @@ __device__ __forceinline__ void split_fixed4(const Rows& rows, const ChunkJob& j
 }
 
 // Mode fixed4: the variable part.
-template <class Rows>
+template <class Rows, class Tell>
 __device__ __forceinline__ Encoded join_fixed4(const Rows& rows, const Symbols& symbols, uint32_t vectors,
-                                               uint32_t variable, uint32_t lane) {
+                                               uint32_t variable, uint32_t lane, const Tell& tell) {
   const uint32_t mask = symbols.escapes;
   Encoded result{0, kKindCoded, fold_content(symbols.content, lane)};
   if (!ptx::any_lane(mask != 0)) {
+    tell(result);
     return result;
   }
   const uint32_t own = __popc(mask), through = ptx::scan_add(own), total = ptx::from_lane(through, 31);
@@ -280,6 +282,7 @@ __device__ __forceinline__ Encoded join_fixed4(const Rows& rows, const Symbols& 
     result.kind = kKindRaw;
     return result;
   }
+  tell(result);
   if (lane == 0) ptx::store_shared(variable + 4 * result.words - 4, 0);
   __syncwarp();
   Escapes<Rows>(rows, mask).store(variable + through - own);

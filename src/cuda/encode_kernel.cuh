@@ -19,21 +19,23 @@ struct EncodeShared {
   TileRing<kStages> ring;
 };
 
-// Tells what a chunk has become. Returns the words of the variable parts of the chunks before it in the tile, which warps have claimed earlier.
+// Tells what a chunk has become.
 template <uint32_t kStages>
-__device__ __forceinline__ uint32_t tell_chunk(EncodeShared<kStages>& shared, const Claim<kStages>& claim,
-                                               const Encoded& e, uint32_t lane) {
-  const uint32_t stage = claim.stage(), chunk = claim.chunk(), told = ptx::shared_address(shared.told[stage]);
-  if (lane == 0) {
-    shared.encoded[stage][chunk] = e.pack();
-    ptx::arrive_barrier(told + 8 * chunk);
-  }
-  uint32_t words = 0;
-  if (lane < chunk) {
-    ptx::wait_barrier(told + 8 * lane, claim.round());
-    words = shared.encoded[stage][lane].x & 0xff;
-  }
-  __syncwarp();  // the part is in shared memory
+__device__ __forceinline__ void tell_chunk(EncodeShared<kStages>& shared, const Claim<kStages>& claim, const Encoded& e,
+                                           uint32_t lane) {
+  if (lane != 0) return;
+  shared.encoded[claim.stage()][claim.chunk()] = e.pack();
+  ptx::arrive_barrier(ptx::shared_address(&shared.told[claim.stage()][claim.chunk()]));
+}
+
+// Words of the variable parts of the chunks before this one in its tile, which warps have claimed earlier, and whose own part is told.
+template <uint32_t kStages>
+__device__ __forceinline__ uint32_t words_before(EncodeShared<kStages>& shared, const Claim<kStages>& claim,
+                                                 uint32_t lane) {
+  const uint32_t stage = claim.stage(), chunk = claim.chunk();
+  ptx::wait_barrier(ptx::shared_address(&shared.told[stage][min(lane, chunk)]), claim.round());
+  const uint32_t words = lane < chunk ? shared.encoded[stage][lane].x & 0xff : 0;
+  __syncwarp();  // the chunk's part is in shared memory
   return ptx::sum_over_warp(words);
 }
 
@@ -77,12 +79,15 @@ __global__ void __launch_bounds__(kBlockThreads, encode_tuning(kKernel).blocks)
     const uint32_t stage = claim.stage(), chunk = claim.chunk();
     const TileJob& tile = shared.jobs[stage];
     if (tile.chunk_count == kNoMoreTiles) break;
-    Encoded e{};
-    if (chunk < tile.chunk_count)
-      e = encode_with<kKernel>(tile, tile.chunks[chunk], ptx::shared_address(shared.pair_tables[stage]), variable,
-                               lane);
-    const uint32_t start = tell_chunk(shared, claim.again(), e, lane);
-    write_variable(batch, shared.jobs[claim.again().stage()], variable, start, e.words, lane);
+    const auto tell = [&](const Encoded& e) { tell_chunk(shared, claim.again(), e, lane); };
+    if (chunk < tile.chunk_count) {
+      const Encoded e = encode_with<kKernel>(tile, tile.chunks[chunk], ptx::shared_address(shared.pair_tables[stage]),
+                                             variable, lane, tell);
+      const uint32_t start = words_before(shared, claim.again(), lane);
+      write_variable(batch, shared.jobs[claim.again().stage()], variable, start, e.words, lane);
+    } else {
+      tell(Encoded{});
+    }
     const Claim<kStages> ended = claim.again();
     if (shared.ring.end_chunk(ended, lane)) {
       end_tile(batch, shared.jobs[ended.stage()], shared.encoded[ended.stage()], lane);

@@ -7,36 +7,43 @@
 
 namespace splitzip::cuda {
 
-template <uint32_t kMode, bool kFull, class Rows>
+template <uint32_t kMode, bool kFull, class Rows, class Tell>
 __device__ __forceinline__ Encoded encode_coded(const Rows& rows, const TileJob& tile, const ChunkJob& job,
-                                                uint32_t pair_table, uint32_t variable, uint32_t lane) {
+                                                uint32_t pair_table, uint32_t variable, uint32_t lane,
+                                                const Tell& tell) {
   Symbols symbols;
   if constexpr (kMode == kTiered) {
     split_tiered<kFull>(rows, job, tile.padding_bases, pair_table, lane, symbols);
-    return join_tiered(rows, symbols, job.vectors, variable, lane);
+    return join_tiered(rows, symbols, job.vectors, variable, lane, tell);
   } else {
     split_fixed4<kFull>(rows, job, lane, symbols);
-    return join_fixed4(rows, symbols, job.vectors, variable, lane);
+    return join_fixed4(rows, symbols, job.vectors, variable, lane, tell);
   }
 }
 
-template <uint32_t kMode, class Rows>
+// tell(e) is called once, as soon as it is known what the chunk has become; its variable part is written after that.
+template <uint32_t kMode, class Rows, class Tell>
 __device__ __forceinline__ Encoded encode_chunk(const Rows& rows, const TileJob& tile, const ChunkJob& job,
-                                                uint32_t pair_table, uint32_t variable, uint32_t lane) {
+                                                uint32_t pair_table, uint32_t variable, uint32_t lane,
+                                                const Tell& tell) {
+  Encoded e;
   if constexpr (kMode == kRaw) {
-    return copy_raw(rows, job, lane);
+    e = copy_raw(rows, job, lane);
+    tell(e);
   } else {
     // The usual chunk has a version of its own.
-    Encoded e;
     if (Rows::kWholeVectors && job.linear != 0 && job.vectors == kChunkVectors) {
       if constexpr (Rows::kWholeVectors)
-        e = encode_coded<kMode, true>(rows.linear(), tile, job, pair_table, variable, lane);
+        e = encode_coded<kMode, true>(rows.linear(), tile, job, pair_table, variable, lane, tell);
     } else {
-      e = encode_coded<kMode, false>(rows, tile, job, pair_table, variable, lane);
+      e = encode_coded<kMode, false>(rows, tile, job, pair_table, variable, lane, tell);
     }
-    if (e.kind == kKindRaw) encode_plain(rows, job, kMode, variable, lane, e);
-    return e;
+    if (e.kind == kKindRaw) {
+      encode_plain(rows, job, kMode, variable, lane, e);
+      tell(e);
+    }
   }
+  return e;
 }
 
 // Directory of the tile, by one warp: lane l is chunk l.
@@ -89,20 +96,25 @@ __device__ __forceinline__ void end_tile(const Batch& batch, const TileJob& job,
   write_directory(batch, job, own, total, lane);
 }
 
-template <uint32_t kKernel>
+template <uint32_t kKernel, class Tell>
 __device__ __forceinline__ Encoded encode_with(const TileJob& tile, const ChunkJob& job, uint32_t pair_table,
-                                               uint32_t variable, uint32_t lane) {
-  if constexpr (kKernel > kRawKernel) {
-    return encode_elements<Element<kKernel - kAnywhereKernel>, Lanes::kAny>(ElementRows(tile, job, lane), tile, job,
-                                                                            pair_table, variable, lane);
-  } else if constexpr (kKernel == kRawKernel) {
-    return copy_elements(tile, job, lane);
-  } else if constexpr (kKernel > kGeneralKernel) {
-    return encode_aligned_elements<Element<kKernel - kAlignedKernel>>(tile, job, pair_table, variable, lane);
-  } else {
+                                               uint32_t variable, uint32_t lane, const Tell& tell) {
+  if constexpr (kKernel <= kGeneralKernel) {
     return with_bf16_rows<kKernel>(tile, job, lane, [&](const auto& rows, auto mode) {
-      return encode_chunk<mode()>(rows, tile, job, pair_table, variable, lane);
+      return encode_chunk<mode()>(rows, tile, job, pair_table, variable, lane, tell);
     });
+  } else {
+    Encoded e;
+    if constexpr (kKernel > kRawKernel) {
+      e = encode_elements<Element<kKernel - kAnywhereKernel>, Lanes::kAny>(ElementRows(tile, job, lane), tile, job,
+                                                                           pair_table, variable, lane);
+    } else if constexpr (kKernel == kRawKernel) {
+      e = copy_elements(tile, job, lane);
+    } else {
+      e = encode_aligned_elements<Element<kKernel - kAlignedKernel>>(tile, job, pair_table, variable, lane);
+    }
+    tell(e);
+    return e;
   }
 }
 
