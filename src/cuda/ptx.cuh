@@ -253,21 +253,6 @@ __device__ __forceinline__ uint32_t count_shared(uint32_t address, uint32_t last
   return sum_over_warp(x);
 }
 
-// Arrives at a barrier, by the first lane; whether no other arrival was missing, for all lanes.
-__device__ __forceinline__ bool arrive_last(uint32_t barrier, uint32_t lane) {
-  uint32_t missing = 0;
-  if (lane == 0) {
-    asm volatile(
-        "{ .reg .b64 state;\n"
-        "  mbarrier.arrive.shared.b64 state, [%1];\n"
-        "  mbarrier.pending_count.b64 %0, state; }"
-        : "=r"(missing)
-        : "r"(barrier)
-        : "memory");
-  }
-  return sum_over_warp(missing) == 1;
-}
-
 // Programmatic dependent launch: wait until the grids before this one are complete and visible; let the next one start. Before 9.0 grids follow each other
 // in the order of the stream.
 __device__ __forceinline__ void wait_for_previous_grid() {

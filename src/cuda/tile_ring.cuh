@@ -32,7 +32,8 @@ class TileRing {
     if (threadIdx.x == 0) {
       for (uint32_t s = 0; s < kStages; ++s) {
         ptx::init_barrier(ptx::shared_address(&prepared_[s]), 32);
-        ptx::init_barrier(ptx::shared_address(&coded_[s]), kTileChunks);
+        ptx::init_barrier(ptx::shared_address(&coded_[s]), 32 * kTileChunks);
+        ended_[s] = 0;
       }
       claimed_ = 0;
     }
@@ -46,11 +47,13 @@ class TileRing {
     return claim;
   }
 
-  // The warp is done with its chunk. True for the one that has to end the tile, once the other warps are done with theirs: it then prepares tile
-  // `number` + kStages.
+  // The warp is done with its chunk. True for the one that has to end the tile, now that the other warps are done with theirs: it then prepares the
+  // next one of the stage.
   __device__ __forceinline__ bool end_chunk(Claim<kStages> claim, uint32_t lane) {
     __syncwarp();
-    if (!ptx::arrive_last(ptx::shared_address(&coded_[claim.stage()]), lane)) return false;
+    const uint32_t before = ptx::count_shared(ptx::shared_address(&ended_[claim.stage()]), kTileChunks - 1, lane);
+    ptx::arrive_barrier(ptx::shared_address(&coded_[claim.stage()]));
+    if (before != kTileChunks - 1) return false;
     await(coded_, claim.stage(), claim.round());
     return true;
   }
@@ -98,6 +101,7 @@ class TileRing {
 
   uint64_t prepared_[kStages];
   uint64_t coded_[kStages];
+  uint32_t ended_[kStages];  // chunks of the tile
   uint32_t claimed_;
 };
 

@@ -147,11 +147,6 @@ inline uint32_t count_shared(uint32_t address, uint32_t last, uint32_t lane) {
   }
   return sum_over_warp(x);
 }
-inline bool arrive_last(uint32_t barrier, uint32_t lane) {
-  uint32_t missing = 0;
-  if (lane == 0) missing = barrier_at(barrier).missing, arrive_barrier(barrier);
-  return sum_over_warp(missing) == 1;
-}
 
 inline void wait_for_previous_grid() {}
 inline void allow_next_grid() {}
