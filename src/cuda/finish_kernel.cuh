@@ -12,6 +12,15 @@ constexpr uint32_t kFinishThreads = 256;
 
 // Loads that do not keep what other blocks have changed meanwhile.
 __device__ __forceinline__ uint32_t load_fresh(const uint32_t& x) { return *const_cast<const volatile uint32_t*>(&x); }
+// All at once.
+__device__ inline FramePlan load_fresh(const FramePlan& frame) {
+  uint2 words[sizeof frame / 8];
+  for (uint32_t k = 0; k < sizeof frame / 8; ++k)
+    words[k] = ptx::load_8_fresh(reinterpret_cast<uint64_t>(&frame) + 8 * k);
+  FramePlan fresh;
+  memcpy(&fresh, words, sizeof frame);
+  return fresh;
+}
 
 // The status is the last word that a receiver gets. Returns whether it is one of failure.
 __device__ inline bool report(const Batch& batch, uint32_t f, uint64_t frame_bytes, uint32_t status) {
@@ -33,19 +42,18 @@ __device__ inline void report_frames(const Batch& batch, const ReportFrame& repo
 }
 
 __device__ inline bool complete_frame(const Batch& batch, uint32_t f) {
-  const FramePlan& frame = batch.frames[f];
-  const uint32_t error = load_fresh(frame.error), spill_words = load_fresh(frame.spill_words),
-                 directory_sum = load_fresh(frame.directory_sum), entry_sum = load_fresh(frame.entry_sum);
+  const FramePlan frame = load_fresh(batch.frames[f]);
+  const uint32_t error = frame.error;
   if (error == kErrorKey - SPLITZIP_ERROR_OVER_BUDGET) {
     store_words(frame.data, mark_words(frame.nonce));
     return report(batch, f, kHeaderBytes, SPLITZIP_ERROR_OVER_BUDGET);
   }
   if (error != 0 || frame.data == 0) return report(batch, f, 0, error != 0 ? kErrorKey - error : SPLITZIP_OK);
-  TwelveWords header = header_words(batch, frame, spill_words);
-  header.w[10] = hash_u64(HashDomain::kNonce, frame.nonce) + directory_sum;
-  header.w[11] = hash_header(header) + entry_sum;
+  TwelveWords header = header_words(batch, frame, frame.spill_words);
+  header.w[10] = hash_u64(HashDomain::kNonce, frame.nonce) + frame.directory_sum;
+  header.w[11] = hash_header(header) + frame.entry_sum;
   store_words(frame.data, header);
-  return report(batch, f, frame.known_bytes + uint64_t{4} * spill_words, SPLITZIP_OK);
+  return report(batch, f, frame.known_bytes + uint64_t{4} * frame.spill_words, SPLITZIP_OK);
 }
 
 // The frame whose groups include `group`.
@@ -245,16 +253,14 @@ __global__ void __launch_bounds__(kFinishThreads, kTuning.finish_blocks)
 // What was found while decoding, and the two checksums.
 __device__ inline uint32_t judge_frame(const FramePlan& frame) {
   if (frame.data == 0) return SPLITZIP_OK;
-  const uint32_t error = load_fresh(frame.error), directory_sum = load_fresh(frame.directory_sum),
-                 entry_sum = load_fresh(frame.entry_sum);
-  uint32_t status = error != 0 ? kErrorKey - error : SPLITZIP_OK;
+  uint32_t status = frame.error != 0 ? kErrorKey - frame.error : SPLITZIP_OK;
   if (frame.live == 0) return status;
   const TwelveWords header = load_words(frame.data);
   const auto find = [&](bool wrong, uint32_t what) {
     if (wrong && (status == SPLITZIP_OK || what < status)) status = what;
   };
-  find(hash_header(header) + entry_sum != header.w[11], SPLITZIP_ERROR_CORRUPT_HEADER);
-  find(hash_words(HashDomain::kNonce, header.w[2], header.w[3]) + directory_sum != header.w[10],
+  find(hash_header(header) + frame.entry_sum != header.w[11], SPLITZIP_ERROR_CORRUPT_HEADER);
+  find(hash_words(HashDomain::kNonce, header.w[2], header.w[3]) + frame.directory_sum != header.w[10],
        SPLITZIP_ERROR_CORRUPT_DIRECTORY);
   return status;
 }
@@ -266,8 +272,10 @@ __global__ void __launch_bounds__(kFinishThreads) finish_decode_kernel(const __g
   ptx::wait_for_previous_grid();
   ptx::allow_next_grid();
   __syncthreads();
-  report_frames(batch,
-                [&](uint32_t f) { return report(batch, f, batch.frames[f].capacity, judge_frame(batch.frames[f])); });
+  report_frames(batch, [&](uint32_t f) {
+    const FramePlan frame = load_fresh(batch.frames[f]);
+    return report(batch, f, frame.capacity, judge_frame(frame));
+  });
 }
 
 }  // namespace splitzip::cuda

@@ -109,6 +109,12 @@ __device__ __forceinline__ uint2 load_8(uint64_t address) {
   asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(w.x), "=r"(w.y) : "l"(address));
   return w;
 }
+// What other blocks may have changed.
+__device__ __forceinline__ uint2 load_8_fresh(uint64_t address) {
+  uint2 w;
+  asm volatile("ld.volatile.global.v2.u32 {%0, %1}, [%2];" : "=r"(w.x), "=r"(w.y) : "l"(address) : "memory");
+  return w;
+}
 __device__ __forceinline__ uint32_t load_4(uint64_t address) {
   uint32_t w;
   asm volatile("ld.global.u32 %0, [%1];" : "=r"(w) : "l"(address));

@@ -59,6 +59,7 @@ void store_as(uint64_t address, T x) {
 inline uint4 load_16(uint64_t address) { return load_as<uint4>(address); }
 inline uint4 load_16_once(uint64_t address) { return load_as<uint4>(address); }
 inline uint2 load_8(uint64_t address) { return load_as<uint2>(address); }
+inline uint2 load_8_fresh(uint64_t address) { return load_8(address); }
 inline uint32_t load_4(uint64_t address) { return load_as<uint32_t>(address); }
 inline uint32_t load_2(uint64_t address) { return load_as<uint16_t>(address); }
 inline uint32_t load_1(uint64_t address) { return load_as<uint8_t>(address); }
