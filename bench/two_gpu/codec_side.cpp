@@ -16,7 +16,7 @@ void require(splitzip_status status, const char* what) {
 
 }  // namespace
 
-CodecSide::CodecSide(const Pool& pool, const std::vector<splitzip_tensor>& tensors, bool encoder, const Coding& coding,
+CodecSide::CodecSide(const Pool& pool, const std::vector<splitzip_tensor>& tensors, bool encoder, std::uint32_t max_sms,
                      std::size_t slices)
     : device_(pool.device()),
       encoder_(encoder),
@@ -34,8 +34,7 @@ CodecSide::CodecSide(const Pool& pool, const std::vector<splitzip_tensor>& tenso
     throw Failure(std::string("table: ") + splitzip_status_name(error.status) + ": " + error.message);
   table_.reset(table);
   batch_ = SPLITZIP_CUDA_BATCH_INIT;
-  batch_.max_sms = coding.max_sms;
-  batch_.budgets = coding.budget_margin.has_value();
+  batch_.max_sms = max_sms;
   const auto workspace = encoder ? splitzip_cuda_encode_workspace : splitzip_cuda_decode_workspace;
   require(workspace(table, 1, 0, &batch_.workspace_bytes), "workspace");
   workspace_ = DeviceBytes(batch_.workspace_bytes);

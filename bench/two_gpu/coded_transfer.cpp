@@ -36,16 +36,20 @@ CodedTransfer::CodedTransfer(const Shape& shape, const Cache& cache, const Pool&
     tensor.tensor_key = t;
     tensors_.push_back(tensor);
   }
-  slot_bytes_ = (sizes_of(slice_tokens_).bound_bytes + 255) / 256 * 256;
+  splitzip_frame_sizes sizes{};
+  sizes.struct_size = sizeof sizes;
+  const splitzip_status status = splitzip_get_frame_sizes(tensors_.data(), tensors_.size(), nullptr, &sizes, nullptr);
+  if (status != SPLITZIP_OK) throw Failure(std::string("frame sizes: ") + splitzip_status_name(status));
+  slot_bytes_ = (sizes.bound_bytes + 255) / 256 * 256;
 
   use_device(to.device());
-  decoder_ = std::make_unique<CodecSide>(to, tensors_, false, coding, most_slices_);
+  decoder_ = std::make_unique<CodecSide>(to, tensors_, false, coding.max_sms, most_slices_);
   received_ = DeviceBytes(slot_bytes_ * coding.slots);
   decoded_ = make_events(to.device(), coding.slots);
   uploaded_ = make_events(to.device(), coding.slots);
   up_ = make_stream(to.device());
   use_device(from.device());
-  encoder_ = std::make_unique<CodecSide>(from, tensors_, true, coding, most_slices_);
+  encoder_ = std::make_unique<CodecSide>(from, tensors_, true, coding.max_sms, most_slices_);
   if (path != Path::kPeerWrite) sent_ = DeviceBytes(slot_bytes_ * coding.slots);
   encoded_ = make_events(from.device(), coding.slots);
   moved_ = make_events(from.device(), coding.slots);
@@ -57,16 +61,6 @@ CodedTransfer::CodedTransfer(const Shape& shape, const Cache& cache, const Pool&
 CodedTransfer::~CodedTransfer() {
   stop_ = true;
   decode_thread_.join();
-}
-
-splitzip_frame_sizes CodedTransfer::sizes_of(std::uint32_t tokens) const {
-  std::vector<splitzip_tensor> tensors = tensors_;
-  for (splitzip_tensor& tensor : tensors) tensor.tokens = tokens;
-  splitzip_frame_sizes sizes{};
-  sizes.struct_size = sizeof sizes;
-  const splitzip_status status = splitzip_get_frame_sizes(tensors.data(), tensors.size(), nullptr, &sizes, nullptr);
-  if (status != SPLITZIP_OK) throw Failure(std::string("frame sizes: ") + splitzip_status_name(status));
-  return sizes;
 }
 
 void CodedTransfer::set_requests(std::uint32_t batch, std::uint32_t tokens) {
@@ -82,22 +76,9 @@ void CodedTransfer::set_requests(std::uint32_t batch, std::uint32_t tokens) {
   if (slices_ > most_slices_) throw Failure("more slices than there is room for");
   encoder_->set_rows(first, count);
   decoder_->set_rows(first, count);
-  budgets_.clear();
   for (std::size_t k = 0; k < slices_; ++k) {
-    std::uint64_t capacity = slot_bytes_;
-    if (coding_.budget_margin) {
-      // Slices have one of two lengths.
-      if (k != 0 && count[k] == count[k - 1]) {
-        capacity = budgets_.back();
-      } else {
-        const double known = static_cast<double>(sizes_of(count[k]).known_bytes);
-        const auto budget = static_cast<std::uint64_t>(known * (1 + *coding_.budget_margin));
-        capacity = std::min((budget + 15) / 16 * 16, slot_bytes_);
-      }
-      budgets_.push_back(capacity);
-    }
-    encoder_->request(k) = {slot(path_ == Path::kPeerWrite ? received_ : sent_, k), capacity, k};
-    decoder_->request(k) = {slot(received_, k), capacity, k};
+    encoder_->request(k) = {slot(path_ == Path::kPeerWrite ? received_ : sent_, k), slot_bytes_, k};
+    decoder_->request(k) = {slot(received_, k), 0, k};
   }
 }
 
@@ -133,8 +114,7 @@ void CodedTransfer::guard(const Half& half) {
 
 void CodedTransfer::encode_all() {
   use_device(encoder_->device());
-  const std::size_t ahead = budgets_.empty() ? kAhead : 0;
-  for (std::size_t k = 0; k < slices_ + ahead; ++k) {
+  for (std::size_t k = 0; k < slices_ + kAhead; ++k) {
     if (k < slices_) {
       if (k >= coding_.slots) {
         spin_until([&] { return taken_ > k - coding_.slots; });
@@ -143,13 +123,12 @@ void CodedTransfer::encode_all() {
       encoder_->launch(k);
       check(cudaEventRecord(encoded_[k % coding_.slots], encoder_->stream()), "cudaEventRecord");
     }
-    if (k >= ahead && k - ahead < slices_) {
-      const std::size_t slice = k - ahead;
-      const std::uint64_t bytes = budgets_.empty() ? encoder_->wait(slice).frame_bytes : budgets_[slice];
-      move(slice, bytes);
+    if (k >= kAhead && k - kAhead < slices_) {
+      const std::uint64_t bytes = encoder_->wait(k - kAhead).frame_bytes;
+      move(k - kAhead, bytes);
       wire_bytes_ += bytes;
-      decoder_->request(slice).capacity = bytes;
-      ready_ = slice + 1;
+      decoder_->request(k - kAhead).capacity = bytes;
+      ready_ = k - kAhead + 1;
     }
   }
 }

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <exception>
 #include <memory>
-#include <optional>
 #include <thread>
 #include <vector>
 
@@ -29,9 +28,6 @@ struct Coding {
   std::uint64_t slice_bytes = 0;  // raw
   std::uint32_t max_sms = 0;
   std::uint32_t slots = 6;  // slices under way at most; at least 3
-  // Frames have budgets of what is known of them beforehand and this share more, so that the encoding side waits for no size. Without: they are
-  // as long as they are.
-  std::optional<double> budget_margin = {};
 };
 
 struct DestroyTable {
@@ -41,7 +37,7 @@ struct DestroyTable {
 /// One side's half of the codec: what a call needs besides frames.
 class CodecSide {
  public:
-  CodecSide(const Pool& pool, const std::vector<splitzip_tensor>& tensors, bool encoder, const Coding& coding,
+  CodecSide(const Pool& pool, const std::vector<splitzip_tensor>& tensors, bool encoder, std::uint32_t max_sms,
             std::size_t slices);
 
   /// Row lists of all slices: slice i has `tokens[i]` tokens from `first_token[i]` of the pool's page list on.
@@ -70,7 +66,7 @@ class CodecSide {
 
 /// Encoding of slice k + 1, moving of slice k and decoding of slice k - 1 overlap. The encoding side belongs to the calling thread,
 /// the decoding side to one of its own; they tell each other what two processes would: "slice k is there, with so many bytes", "its
-/// slot is free". With budgets the bytes are known from the start.
+/// slot is free".
 class CodedTransfer {
  public:
   /// For transfers of at most `tokens` tokens.
@@ -94,7 +90,6 @@ class CodedTransfer {
   void decode_all();
   void decode_jobs();
   void move(std::size_t slice, std::uint64_t bytes);
-  splitzip_frame_sizes sizes_of(std::uint32_t tokens) const;
   std::uint8_t* slot(const DeviceBytes& memory, std::size_t slice) const {
     return memory.data() + slice % coding_.slots * slot_bytes_;
   }
@@ -108,7 +103,6 @@ class CodedTransfer {
   std::uint32_t slice_tokens_;
   std::size_t slices_ = 0, most_slices_;
   std::vector<splitzip_tensor> tensors_;
-  std::vector<std::uint64_t> budgets_;  // of each slice; none: frames are as long as they are
   std::uint64_t slot_bytes_ = 0, wire_bytes_ = 0;
   std::unique_ptr<CodecSide> encoder_, decoder_;
   DeviceBytes sent_, received_;  // slots of the two sides

@@ -6,7 +6,7 @@
 //
 //     --devices A,B      prefill and decode; the same one twice to try the program out (default: 0,1)
 //     --shapes NAMES     of Llama-3-8B, Qwen3-32B, Qwen3-30B-A3B; comma-separated (default: all)
-//     --only GROUPS      of link, codec, slices, sms, budgets, cases; comma-separated
+//     --only GROUPS      of link, codec, slices, sms, cases; comma-separated
 //     --max-gib N        memory of a pool on each device, and so the longest transfer (default: 32)
 //     --quick            fewer rows
 //     --json FILE        write the results there, after each row

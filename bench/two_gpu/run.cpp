@@ -53,7 +53,6 @@ struct Row {
   std::uint32_t batch = 0, tokens = 0;
   std::uint64_t bytes = 0, slice_bytes = 0;
   std::uint32_t max_sms = 0;
-  std::optional<double> budget_margin = {};
   std::uint64_t wire_bytes = 0;  // equal to bytes where nothing is encoded
   Sample time = {};
 };
@@ -88,7 +87,6 @@ class Run {
         if (wants("codec")) codecs(site);
         if (wants("slices")) slices(site);
         if (wants("sms")) multiprocessors(site);
-        if (wants("budgets")) budgets(site);
       }
       if (wants("cases")) cases(site);
       first = false;
@@ -165,7 +163,6 @@ class Run {
         {"group", row.group},   {"shape", row.shape}, {"way", row.way},         {"batch", row.batch},
         {"tokens", row.tokens}, {"bytes", row.bytes}, {"max_sms", row.max_sms}, {"slice_bytes", row.slice_bytes}};
     if (row.mode) json["mode"] = splitzip_mode_name(*row.mode);
-    if (row.budget_margin) json["budget_margin"] = *row.budget_margin;
     std::printf("%-7s %-14s %-30s %-7s b%-3u %7u tokens %9.1f MiB slice %6.1f MiB sms %3u  ", row.group.c_str(),
                 row.shape.c_str(), row.way.c_str(), row.mode ? splitzip_mode_name(*row.mode) : "-", row.batch,
                 row.tokens, static_cast<double>(row.bytes) / kMiB, static_cast<double>(row.slice_bytes) / kMiB,
@@ -263,8 +260,7 @@ class Run {
          .tokens = requests.tokens,
          .bytes = requests.all() * site.shape.token_bytes(),
          .slice_bytes = coding.slice_bytes,
-         .max_sms = coding.max_sms,
-         .budget_margin = coding.budget_margin},
+         .max_sms = coding.max_sms},
         [&](Row& row) {
           site.to.poison();
           transfer.set_requests(requests.batch, requests.tokens);
@@ -364,24 +360,6 @@ class Run {
     for (const Path path : kPaths) {
       for (const std::uint32_t sms : {4U, 8U, 16U, 32U, 64U, 0U}) {
         coded("sms", site, path, {.slice_bytes = 32 * kMiB, .max_sms = sms}, middling(site));
-      }
-    }
-  }
-
-  /// Short transfers, where what the host waits for counts: with sizes told, and with budgets.
-  void budgets(Site& site) {
-    for (const std::uint32_t tokens : {128U, 512U, 2048U, 8192U}) {
-      const Requests requests{1, tokens};
-      const std::uint64_t bytes = requests.all() * site.shape.token_bytes();
-      if (requests.all() > site.tokens) continue;
-      raw("budgets", site, requests, bytes);
-      for (const Path path : kPaths) {
-        for (const std::uint64_t slice : {4 * kMiB, 8 * kMiB, 16 * kMiB, 32 * kMiB}) {
-          if (slice > bytes || bytes > 64 * slice) continue;
-          for (const std::optional<double> margin : {std::optional<double>(), std::optional<double>(0.02)}) {
-            coded("budgets", site, path, {.slice_bytes = slice, .budget_margin = margin}, requests);
-          }
-        }
       }
     }
   }
