@@ -9,6 +9,7 @@
 #   tools/test_arm.sh REGEX        those whose names match, for instance Backends
 #
 #   SPLITZIP_BUILD_DIR         where to build (default: build)
+case "${1-}" in -h | --help) sed -n '4,/^set /s/^#\( \|$\)//p' "$0" && exit ;; esac
 set -eu
 cd "$(dirname "$0")/.."
 build=${SPLITZIP_BUILD_DIR:-$PWD/build}/arm
