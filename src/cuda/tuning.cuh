@@ -45,7 +45,7 @@ inline constexpr Tuning kTuning900{.architecture = 900,
 inline constexpr Tuning kTuning800 = [] {
   Tuning tuning = kTuning900;
   tuning.architecture = 800, tuning.shared_bytes = 164 << 10, tuning.overlap = false;
-  tuning.encode.blocks = tuning.decode.blocks = 5, tuning.element_decode.blocks = 4;
+  tuning.encode.blocks = tuning.decode.blocks = 5, tuning.element_decode.blocks = 4, tuning.finish_blocks = 3;
   return tuning;
 }();
 
@@ -60,7 +60,7 @@ inline constexpr Tuning kTuning860 = [] {
 inline constexpr Tuning kTuning1000 = [] {
   Tuning tuning = kTuning900;
   tuning.architecture = 1000;
-  tuning.encode.blocks = 5, tuning.decode.blocks = 4, tuning.element_decode.blocks = 4;
+  tuning.encode.blocks = 5, tuning.decode.blocks = 4, tuning.element_decode.blocks = 4, tuning.finish_blocks = 3;
   return tuning;
 }();
 
@@ -68,7 +68,7 @@ inline constexpr Tuning kTuning1000 = [] {
 inline constexpr Tuning kTuning1200 = [] {
   Tuning tuning = kTuning1000;
   tuning.architecture = 1200, tuning.threads = kTuning860.threads, tuning.shared_bytes = kTuning860.shared_bytes;
-  tuning.element_anywhere.blocks = 2;
+  tuning.element_anywhere.blocks = 2, tuning.finish_blocks = 2;
   return tuning;
 }();
 
