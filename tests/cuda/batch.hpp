@@ -104,6 +104,11 @@ class BatchPair {
     frame.resize(size);
     return frame;
   }
+  std::vector<Bytes> encode_all_on_cpu() {
+    std::vector<Bytes> frames;
+    for (std::size_t r = 0; r < requests(); ++r) frames.push_back(encode_on_cpu(r));
+    return frames;
+  }
   /// The size of `to` is the budget.
   splitzip_status encode_in_budget(std::size_t request, Bytes& to) {
     std::size_t size = 0;
@@ -399,18 +404,20 @@ class Call {
   splitzip_cuda_batch batch_{};
 };
 
+inline std::vector<std::uint64_t> sizes_of(const std::vector<Bytes>& frames) {
+  std::vector<std::uint64_t> sizes;
+  for (const Bytes& frame : frames) sizes.push_back(frame.size());
+  return sizes;
+}
+
 /// Encodes and decodes the batch on both sides and compares every byte: frames, what lies around them, destinations and what lies around those.
 inline void expect_equal(const BatchSpec& spec) {
   if (is_left_out()) return;
   BatchPair pair(spec);
   const Table table(pair.make_table(pair.device_pool().data()));
   ASSERT_NE(table, nullptr);
-  std::vector<Bytes> frames;
-  std::vector<std::uint64_t> sizes;
-  for (std::size_t r = 0; r < pair.requests(); ++r) {
-    frames.push_back(pair.encode_on_cpu(r));
-    sizes.push_back(frames.back().size());
-  }
+  const std::vector<Bytes> frames = pair.encode_all_on_cpu();
+  const std::vector<std::uint64_t> sizes = sizes_of(frames);
   Call call(pair.make_rows(pair.device_pool().data()), sizes, spec, table.get());  // frames that just fit
   call.encode();
   EXPECT_EQ(call.failed(), 0u);

@@ -96,12 +96,8 @@ class CudaDevice : public CudaTest {
     BatchPair pair(spec);
     const Table table(pair.make_table(nullptr));
     ASSERT_NE(table, nullptr);
-    std::vector<Bytes> frames;
-    std::vector<std::uint64_t> sizes;
-    for (std::size_t r = 0; r < pair.requests(); ++r) {
-      frames.push_back(pair.encode_on_cpu(r));
-      sizes.push_back(frames.back().size());
-    }
+    const std::vector<Bytes> frames = pair.encode_all_on_cpu();
+    const std::vector<std::uint64_t> sizes = sizes_of(frames);
     Call call(pair.make_rows(nullptr), sizes, spec, table.get());
     for (std::size_t r = 0; r < pair.requests(); ++r) call.set_frame(r, frames[r]);
     call.upload_requests();
@@ -169,8 +165,8 @@ TEST_F(CudaDevice, damage_is_told) {
   const BatchSpec spec{.tokens = {500, 500}};
   BatchPair pair(spec);
   const Table table(pair.make_table(nullptr));
-  std::vector<Bytes> frames{pair.encode_on_cpu(0), pair.encode_on_cpu(1)};
-  Call call(pair.make_rows(nullptr), {frames[0].size(), frames[1].size()}, spec, table.get());
+  const std::vector<Bytes> frames = pair.encode_all_on_cpu();
+  Call call(pair.make_rows(nullptr), sizes_of(frames), spec, table.get());
   DeviceBytes decoded(pair.pool().size());
   const DeviceBytes to = make_homes(pair, decoded.data());
   for (const std::size_t at : {std::size_t{0}, std::size_t{60}, frames[1].size() / 8, frames[1].size() / 2}) {
@@ -212,8 +208,8 @@ TEST_F(CudaDevice, the_example_is_right) {
   const BatchSpec spec{.tensors = {{.channels = kChannels, .ranges = kHeads}}, .tokens = {150, 77}};
   BatchPair pair(spec);
   const Table table(pair.make_table(nullptr));
-  const std::vector<Bytes> frames{pair.encode_on_cpu(0), pair.encode_on_cpu(1)};
-  Call call(pair.make_rows(nullptr), {frames[0].size(), frames[1].size()}, spec, table.get());
+  const std::vector<Bytes> frames = pair.encode_all_on_cpu();
+  Call call(pair.make_rows(nullptr), sizes_of(frames), spec, table.get());
   std::vector<float> queries(2 * kHeads * kChannels);
   for (std::size_t i = 0; i < queries.size(); ++i)
     queries[i] = static_cast<float>(static_cast<int>(i * 37 % 201) - 100);

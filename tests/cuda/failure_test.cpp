@@ -23,8 +23,7 @@ struct CudaFailure : CudaTest {
 TEST_F(CudaFailure, frames_that_do_not_fit) {
   BatchPair pair(spec);
   const Table table(pair.make_table(pair.device_pool().data()));
-  std::vector<std::uint64_t> sizes;
-  for (std::size_t r = 0; r < 3; ++r) sizes.push_back(pair.encode_on_cpu(r).size());
+  const std::vector<std::uint64_t> sizes = sizes_of(pair.encode_all_on_cpu());
   for (const std::uint64_t capacity : {sizes[1] - 1, sizes[1] / 2, std::uint64_t{47}, std::uint64_t{0}}) {
     SCOPED_TRACE(capacity);
     Call call(pair.make_rows(pair.device_pool().data()), {sizes[0], capacity, sizes[2]}, spec, table.get());
@@ -83,12 +82,8 @@ TEST_F(CudaFailure, batches_beyond_what_was_promised) {
 TEST_F(CudaFailure, frames_of_something_else) {
   BatchPair pair(spec);
   DeviceBytes destination(pair.pool().size());
-  std::vector<Bytes> frames;
-  std::vector<std::uint64_t> sizes;
-  for (std::size_t r = 0; r < 3; ++r) {
-    frames.push_back(pair.encode_on_cpu(r));
-    sizes.push_back(frames.back().size());
-  }
+  const std::vector<Bytes> frames = pair.encode_all_on_cpu();
+  const std::vector<std::uint64_t> sizes = sizes_of(frames);
   const Table table(pair.make_table(destination.data()));
   const auto rows = pair.make_rows(destination.data());
   const auto decode = [&](auto change, splitzip_status status) {
@@ -128,12 +123,8 @@ TEST_F(CudaFailure, every_byte_of_a_frame) {
   BatchSpec all = one;
   all.tokens.assign(BatchPair(one).bound(0) + 1, 1);
   BatchPair pair(all);
-  std::vector<Bytes> frames;
-  std::vector<std::uint64_t> sizes;
-  for (std::size_t r = 0; r < pair.requests(); ++r) {
-    frames.push_back(pair.encode_on_cpu(r));
-    sizes.push_back(frames.back().size());
-  }
+  const std::vector<Bytes> frames = pair.encode_all_on_cpu();
+  const std::vector<std::uint64_t> sizes = sizes_of(frames);
   DeviceBytes destination(pair.pool().size());
   const Table table(pair.make_table(destination.data()));
   for (const std::uint8_t damage : std::initializer_list<std::uint8_t>{0x01, 0x80, 0xff}) {
@@ -151,12 +142,8 @@ TEST_F(CudaFailure, every_byte_of_a_frame) {
 
 TEST_F(CudaFailure, frames_of_another_codebook) {
   BatchPair pair(spec);
-  std::vector<Bytes> frames;
-  std::vector<std::uint64_t> sizes;
-  for (std::size_t r = 0; r < 3; ++r) {
-    frames.push_back(pair.encode_on_cpu(r));
-    sizes.push_back(frames.back().size());
-  }
+  const std::vector<Bytes> frames = pair.encode_all_on_cpu();
+  const std::vector<std::uint64_t> sizes = sizes_of(frames);
   DeviceBytes destination(pair.pool().size());
   splitzip_codebook other = *pair.tensors()[0].codebook;
   other.bases[3] ^= 1;

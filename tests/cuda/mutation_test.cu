@@ -97,12 +97,8 @@ TEST_F(CudaMutation, damaged_frames) {
   BatchPair pair(spec);
   DeviceBytes destination(pair.pool().size());
   const Table table(pair.make_table(destination.data()));
-  std::vector<Bytes> frames;
-  std::vector<std::uint64_t> sizes;
-  for (std::size_t r = 0; r < pair.requests(); ++r) {
-    frames.push_back(pair.encode_on_cpu(r));
-    sizes.push_back(frames.back().size());
-  }
+  const std::vector<Bytes> frames = pair.encode_all_on_cpu();
+  const std::vector<std::uint64_t> sizes = sizes_of(frames);
   Call call(pair.make_rows(destination.data()), sizes, spec, table.get());
   std::vector<DeviceBytes> pristine;
   std::vector<Place> places;
