@@ -165,4 +165,15 @@ struct Batch {
   Divisor by_tensor_count;
 };
 
+// A struct in device memory, by loads of 8 bytes at an address that do not wait for one another.
+template <class T, class Load>
+__device__ __forceinline__ T load_at_once(const T& from, const Load& load) {
+  static_assert(sizeof(T) % 8 == 0);
+  uint2 words[sizeof(T) / 8];
+  for (uint32_t k = 0; k < sizeof(T) / 8; ++k) words[k] = load(reinterpret_cast<uint64_t>(&from) + 8 * k);
+  T to;
+  memcpy(&to, words, sizeof(T));
+  return to;
+}
+
 }  // namespace splitzip::cuda

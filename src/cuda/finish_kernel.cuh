@@ -12,14 +12,8 @@ constexpr uint32_t kFinishThreads = 256;
 
 // Loads that do not keep what other blocks have changed meanwhile.
 __device__ __forceinline__ uint32_t load_fresh(const uint32_t& x) { return *const_cast<const volatile uint32_t*>(&x); }
-// All at once.
-__device__ inline FramePlan load_fresh(const FramePlan& frame) {
-  uint2 words[sizeof frame / 8];
-  for (uint32_t k = 0; k < sizeof frame / 8; ++k)
-    words[k] = ptx::load_8_fresh(reinterpret_cast<uint64_t>(&frame) + 8 * k);
-  FramePlan fresh;
-  memcpy(&fresh, words, sizeof frame);
-  return fresh;
+__device__ __forceinline__ FramePlan load_fresh(const FramePlan& frame) {
+  return load_at_once(frame, ptx::load_8_fresh);
 }
 
 // The status is the last word that a receiver gets. Returns whether it is one of failure.

@@ -99,17 +99,6 @@ __device__ inline const splitzip_cuda_rows& rows_of(const Batch& batch, const Te
   return batch.rows[uint64_t{frame} * batch.list_count + (batch.list_count > 1 ? tensor.row_list : 0)];
 }
 
-// A struct of the caller's, by loads that do not wait for one another.
-template <class T>
-__device__ inline T load_at_once(const T& from) {
-  static_assert(sizeof(T) % 8 == 0);
-  uint2 words[sizeof(T) / 8];
-  for (uint32_t k = 0; k < sizeof(T) / 8; ++k) words[k] = ptx::load_8(reinterpret_cast<uint64_t>(&from) + 8 * k);
-  T to;
-  memcpy(&to, words, sizeof(T));
-  return to;
-}
-
 // What is planned for an entry before its place is known.
 struct EntryInput {
   TensorRecord record;
@@ -124,13 +113,13 @@ struct EntryInput {
 // The table's part of an entry.
 __device__ inline void load_tensor(const Batch& batch, uint32_t e, EntryInput& input) {
   input.frame = batch.by_tensor_count.divide(e), input.tensor = e - input.frame * batch.tensor_count;
-  input.record = load_at_once(batch.tensors[input.tensor]);
+  input.record = load_at_once(batch.tensors[input.tensor], ptx::load_8);
 }
 
 // The call's part.
 __device__ inline void load_rows(const Batch& batch, EntryInput& input) {
-  input.request = load_at_once(batch.requests[input.frame]);
-  input.rows = load_at_once(rows_of(batch, input.record, input.frame));
+  input.request = load_at_once(batch.requests[input.frame], ptx::load_8);
+  input.rows = load_at_once(rows_of(batch, input.record, input.frame), ptx::load_8);
   input.tokens = check_rows(input.record, input.request, input.rows, input.status);
   input.shape = size_entry(input.record, input.tokens);
 }
@@ -176,7 +165,7 @@ __device__ inline uint32_t first_group_of(const FrameSums& frame, uint32_t f) {
 }
 
 __device__ inline FramePlan plan_frame(const Batch& batch, uint32_t f, const FrameSums& frame) {
-  const splitzip_cuda_request request = load_at_once(batch.requests[f]);
+  const splitzip_cuda_request request = load_at_once(batch.requests[f], ptx::load_8);
   const FrameTotals total = total_frame(batch, request, frame);
   FramePlan plan{};
   plan.data = reinterpret_cast<uint64_t>(request.frame), plan.capacity = request.capacity;
