@@ -87,8 +87,9 @@ struct NarrowElement : ElementShape<kType> {
   // The place of the deltas of pair p of a vector in a table of words, whose rows are `stride` words apart.
   static __device__ __forceinline__ uint32_t pair_address(const uint32_t (&deltas)[Shape::kQuads], int p,
                                                           uint32_t stride, uint32_t table) {
-    const uint32_t weights = 4 * stride | 4 << 8;
-    return ptx::dot_bytes(deltas[p / 2], p % 2 == 0 ? weights : weights << 16, table);
+    const uint32_t weights = 4 * stride | 4 << 16;  // one register for both places in a quad
+    return p % 2 == 0 ? ptx::dot_low_bytes(weights, deltas[p / 2], table)
+                      : ptx::dot_high_bytes(weights, deltas[p / 2], table);
   }
   // The deltas of a quad as nibbles of bytes.
   static __device__ __forceinline__ uint32_t nibbles(const uint32_t (&deltas)[Shape::kQuads], int q) {
@@ -102,12 +103,11 @@ struct Bytes5 {
     const uint32_t delta = ((x >> 2 & 0x1f1f1f1f) + base) & 0x1f1f1f1f, large = delta & 0x10101010;
     return (delta | (large - (large >> 4))) & 0x0f0f0f0f;
   }
-  // Two bits of each of four values; 128 times the signs of eight.
-  static __device__ __forceinline__ uint32_t mantissas(uint32_t x) {
-    return ptx::dot_bytes(x & 0x03030303, 0x40100401, 0);
-  }
+  // In the uppermost byte: two bits of each of four values; the signs of eight. A product moves each bit to a place of its own, and needs no register for its
+  // constant, as a sum of products of bytes would.
+  static __device__ __forceinline__ uint32_t mantissas(uint32_t x) { return (x & 0x03030303) * 0x01041040u; }
   static __device__ __forceinline__ uint32_t signs(uint32_t first, uint32_t second) {
-    return ptx::dot_bytes(first & 0x80808080, 0x08040201, ptx::dot_bytes(second & 0x80808080, 0x80402010, 0));
+    return (ptx::select_bits(0x80808080, second, first >> 4) & 0x88888888) * 0x00204081u;
   }
   // The other way, of eight values in each half of the words: nibbles of mantissa and sign, of the even values and of the odd ones.
   static __device__ __forceinline__ uint2 rest_nibbles(uint32_t mantissas, uint32_t signs) {
@@ -198,8 +198,8 @@ struct Element<SPLITZIP_FP16> : NarrowElement<SPLITZIP_FP16> {
     const uint32_t low = ptx::permute(v.x, v.y, 0x7531), high = ptx::permute(v.z, v.w, 0x7531);
     deltas[0] = Bytes5::deltas(low, bases.x), deltas[1] = Bytes5::deltas(high, bases.y);
     rests[0] = make_uint2(ptx::permute(v.x, v.y, 0x6420), ptx::permute(v.z, v.w, 0x6420));
-    rests[1] = make_uint2(Bytes5::mantissas(low) | Bytes5::mantissas(high) << 8, 0);
-    rests[2] = make_uint2(Bytes5::signs(low, high) >> 7, 0);
+    rests[1] = make_uint2(ptx::permute(Bytes5::mantissas(low), Bytes5::mantissas(high), 0x0073), 0);
+    rests[2] = make_uint2(Bytes5::signs(low, high) >> 24, 0);
   }
   static __device__ __forceinline__ uint4 join(const uint32_t (&deltas)[2], const uint2 (&rests)[3], uint4 bases) {
     const uint2 nibbles = Bytes5::rest_nibbles(rests[1].x, rests[2].x);
@@ -216,10 +216,10 @@ struct Element<SPLITZIP_FP8_E5M2> : NarrowElement<SPLITZIP_FP8_E5M2> {
   static __device__ __forceinline__ void split(uint4 v, uint4 bases, uint32_t (&deltas)[4], uint2 (&rests)[2]) {
     deltas[0] = Bytes5::deltas(v.x, bases.x), deltas[1] = Bytes5::deltas(v.y, bases.y);
     deltas[2] = Bytes5::deltas(v.z, bases.z), deltas[3] = Bytes5::deltas(v.w, bases.w);
-    rests[0] = make_uint2(Bytes5::mantissas(v.x) | Bytes5::mantissas(v.y) << 8 | Bytes5::mantissas(v.z) << 16 |
-                              Bytes5::mantissas(v.w) << 24,
-                          0);
-    rests[1] = make_uint2(Bytes5::signs(v.x, v.y) >> 7 | Bytes5::signs(v.z, v.w) << 1, 0);
+    const uint32_t low = ptx::permute(Bytes5::mantissas(v.x), Bytes5::mantissas(v.y), 0x0073),
+                   high = ptx::permute(Bytes5::mantissas(v.z), Bytes5::mantissas(v.w), 0x0073);
+    rests[0] = make_uint2(ptx::permute(low, high, 0x5410), 0);
+    rests[1] = make_uint2(ptx::permute(Bytes5::signs(v.x, v.y), Bytes5::signs(v.z, v.w), 0x0073), 0);
   }
   static __device__ __forceinline__ uint4 join(const uint32_t (&deltas)[4], const uint2 (&rests)[2], uint4 bases) {
     const uint2 nibbles = Bytes5::rest_nibbles(rests[0].x, ptx::permute(rests[1].x, 0, 0x4140));

@@ -64,6 +64,9 @@ __device__ __forceinline__ uint32_t add_clip_upper(uint32_t a, uint32_t b) {
 
 // c + sum of the products of the four bytes.
 __device__ __forceinline__ uint32_t dot_bytes(uint32_t a, uint32_t b, uint32_t c) { return __dp4a(a, b, c); }
+// c + sum of the products of the two halves of a and the two lower, or upper, bytes of b.
+__device__ __forceinline__ uint32_t dot_low_bytes(uint32_t a, uint32_t b, uint32_t c) { return __dp2a_lo(a, b, c); }
+__device__ __forceinline__ uint32_t dot_high_bytes(uint32_t a, uint32_t b, uint32_t c) { return __dp2a_hi(a, b, c); }
 
 // An address that is kept as it is, so that constants added to it become part of instructions.
 __device__ __forceinline__ uint64_t keep(uint64_t address) {

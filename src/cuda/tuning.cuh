@@ -33,7 +33,7 @@ inline constexpr Tuning kTuning900{.architecture = 900,
                                    .overlap = true,
                                    .encode = {6, 3},
                                    .decode = {6, 4},
-                                   .element_encode = {4, 3},
+                                   .element_encode = {5, 3},
                                    .element_decode = {5, 3},
                                    .element_anywhere = {3, 2},
                                    .general = {4, 2},
@@ -45,7 +45,8 @@ inline constexpr Tuning kTuning900{.architecture = 900,
 inline constexpr Tuning kTuning800 = [] {
   Tuning tuning = kTuning900;
   tuning.architecture = 800, tuning.shared_bytes = 164 << 10, tuning.overlap = false;
-  tuning.encode.blocks = tuning.decode.blocks = 5, tuning.element_decode.blocks = 4, tuning.finish_blocks = 3;
+  tuning.encode.blocks = tuning.decode.blocks = 5, tuning.element_encode.blocks = tuning.element_decode.blocks = 4,
+  tuning.finish_blocks = 3;
   return tuning;
 }();
 
@@ -60,7 +61,8 @@ inline constexpr Tuning kTuning860 = [] {
 inline constexpr Tuning kTuning1000 = [] {
   Tuning tuning = kTuning900;
   tuning.architecture = 1000;
-  tuning.encode.blocks = 5, tuning.decode.blocks = 4, tuning.element_decode.blocks = 4, tuning.finish_blocks = 3;
+  tuning.encode.blocks = 5, tuning.decode.blocks = 4, tuning.element_encode.blocks = tuning.element_decode.blocks = 4,
+  tuning.finish_blocks = 3;
   return tuning;
 }();
 

@@ -39,6 +39,10 @@ inline uint32_t dot_bytes(uint32_t a, uint32_t b, uint32_t c) {
   for (uint32_t k = 0; k < 32; k += 8) c += (a >> k & 0xff) * (b >> k & 0xff);
   return c;
 }
+inline uint32_t dot_low_bytes(uint32_t a, uint32_t b, uint32_t c) {
+  return c + (a & 0xffff) * (b & 0xff) + (a >> 16) * (b >> 8 & 0xff);
+}
+inline uint32_t dot_high_bytes(uint32_t a, uint32_t b, uint32_t c) { return dot_low_bytes(a, b >> 16, c); }
 
 inline uint64_t keep(uint64_t address) { return address; }
 inline uint32_t keep(uint32_t x) { return x; }
