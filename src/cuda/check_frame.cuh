@@ -63,7 +63,8 @@ __device__ inline DirectoryShape shape_directory(const Batch& batch, uint32_t ch
 
 // f(address, bytes) for the padding of every section of the entry, and with its first entry for that of the frame's directory.
 template <class F>
-__device__ inline void for_each_padding(const Batch& batch, const EntryPlan& entry, const TensorRecord& tensor, F f) {
+__device__ inline void for_each_padding(const Batch& batch, const FramePlan& frame, const EntryPlan& entry,
+                                        const TensorRecord& tensor, F f) {
   const auto padding = [&](uint64_t section, uint64_t bytes) {
     f(section + bytes, static_cast<uint32_t>(pad16(bytes) - bytes));
   };
@@ -76,7 +77,6 @@ __device__ inline void for_each_padding(const Batch& batch, const EntryPlan& ent
   padding(entry.codes, shape.code_bytes);
   padding(entry.slots, shape.slot_bytes);
   if (tensor.index != 0) return;
-  const FramePlan& frame = batch.frames[entry.frame];
   const DirectoryShape directory = shape_directory(batch, frame.chunk_count, frame.tile_count);
   padding(frame.data + directory.records, uint64_t{2} * frame.chunk_count);
   if (batch.checksums != 0) padding(frame.data + directory.checksums, uint64_t{4} * frame.chunk_count);
@@ -121,15 +121,13 @@ __device__ inline uint32_t hash_entry(uint32_t index, const TwelveWords& words) 
   return finalize(h);
 }
 // Encoding: an entry's words and the padding of its sections. (Not inlined: long, and called from two places.)
-[[gnu::noinline]] __device__ inline void write_entry(const Batch& batch, uint32_t e) {
-  const EntryPlan& entry = batch.entries[e];
+[[gnu::noinline]] __device__ inline void write_entry(const Batch& batch, FramePlan& frame, const EntryPlan& entry,
+                                                     const TensorRecord& tensor) {
   if (entry.live == 0) return;
-  const TensorRecord& tensor = batch.tensors[e - entry.frame * batch.tensor_count];
-  FramePlan& frame = batch.frames[entry.frame];
   const TwelveWords words = entry_words(entry, tensor);
   store_words(entry_address(frame, tensor.index), words);
   atomicAdd(&frame.entry_sum, hash_entry(tensor.index, words));
-  for_each_padding(batch, entry, tensor, [](uint64_t address, uint32_t bytes) {
+  for_each_padding(batch, frame, entry, tensor, [](uint64_t address, uint32_t bytes) {
     for (uint32_t b = 0; b < bytes; ++b) ptx::store_1(address + b, 0);
   });
 }
@@ -194,25 +192,23 @@ __device__ inline uint32_t compare_headers(const TwelveWords& found, const Twelv
 }
 
 // Decoding: compares an entry, and with the first one of a frame the header, with what is expected; checks the padding of its sections.
-__device__ inline void check_entry(const Batch& batch, uint32_t e) {
-  const EntryPlan& entry = batch.entries[e];
+__device__ inline void check_entry(const Batch& batch, FramePlan& frame, const EntryPlan& entry,
+                                   const TensorRecord& tensor) {
   if (entry.live == 0) return;
-  const TensorRecord& tensor = batch.tensors[e - entry.frame * batch.tensor_count];
-  FramePlan& frame = batch.frames[entry.frame];
   const TwelveWords found = load_words(entry_address(frame, tensor.index)), expected = entry_words(entry, tensor);
   for (int i = 0; i < 12; ++i) {
     if (found.w[i] != expected.w[i])
-      fail(batch, entry.frame, i < 2 ? SPLITZIP_ERROR_CODEBOOK_MISMATCH : SPLITZIP_ERROR_GEOMETRY_MISMATCH);
+      fail(frame.found, i < 2 ? SPLITZIP_ERROR_CODEBOOK_MISMATCH : SPLITZIP_ERROR_GEOMETRY_MISMATCH);
   }
   atomicAdd(&frame.entry_sum, hash_entry(tensor.index, found));
   bool zero = true;
-  for_each_padding(batch, entry, tensor, [&](uint64_t address, uint32_t bytes) {
+  for_each_padding(batch, frame, entry, tensor, [&](uint64_t address, uint32_t bytes) {
     for (uint32_t b = 0; b < bytes; ++b) zero &= ptx::load_1(address + b) == 0;
   });
-  if (!zero) fail(batch, entry.frame, SPLITZIP_ERROR_CORRUPT_PAYLOAD);
+  if (!zero) fail(frame.found, SPLITZIP_ERROR_CORRUPT_PAYLOAD);
   if (tensor.index == 0) {
     const uint32_t status = compare_headers(load_words(frame.data), header_words(batch, frame, frame.spill_words));
-    if (status != SPLITZIP_OK) fail(batch, entry.frame, status);
+    if (status != SPLITZIP_OK) fail(frame.found, status);
   }
 }
 

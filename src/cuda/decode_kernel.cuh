@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Second kernel of decoding: values, and the directory is checked. A warp decodes a chunk.
+// Second kernel of decoding, the first one of a short call: values, and the directory is checked. A warp decodes a chunk.
 #pragma once
 
-#include "cuda/check_frame.cuh"
+#include "cuda/block_plan.cuh"
 #include "cuda/decode_tile.cuh"
 #include "cuda/tile_ring.cuh"
 
@@ -12,32 +12,35 @@ namespace splitzip::cuda {
 template <uint32_t kStages>
 struct DecodeShared {
   SelectorTables tables;
-  uint32_t variable[kTileChunks][kPartWords];
+  alignas(16) uint32_t variable[kTileChunks][kPartWords];
   TileJob jobs[kStages];
   TileDirectory directories[kStages];
   TileRing<kStages> ring;
 };
 
 // Job and directory of a tile, by one warp.
-template <uint32_t kKernel, bool kFirst, uint32_t kStages>
+template <uint32_t kKernel, bool kFirst, class Plan, uint32_t kStages>
 __device__ __forceinline__ void prepare_decode(const Batch& batch, DecodeShared<kStages>& shared, uint32_t stage,
-                                               uint32_t round, uint32_t lane) {
+                                               uint32_t round, uint32_t lane, const Plan* plan) {
   TileJob& job = shared.jobs[stage];
-  shared.ring.template prepare<kFirst>(batch, shared.jobs, kKernel, stage, round, lane, [](uint32_t) {});
+  shared.ring.template prepare<kFirst>(
+      batch, shared.jobs, kKernel, stage, round, lane, [](uint32_t) {}, plan);
   if (job.chunk_count - 1 >= kTileChunks) {  // none
     if (lane < kTileChunks) shared.directories[stage].parts[lane].x = kBadRecord;
     return shared.ring.publish(stage);
   }
+  if constexpr (!std::is_same_v<Plan, NoPlan>) expect_tile(job, lane);
   load_directory<kKernel>(batch, job, shared.directories[stage], lane);
   shared.ring.publish(stage);
 }
 
-template <uint32_t kKernel>
-__global__ void __launch_bounds__(kBlockThreads, decode_tuning(kKernel).blocks)
+// In a short call each block plans its tiles.
+template <uint32_t kKernel, bool kShort>
+__global__ void __launch_bounds__(kBlockThreads, decode_tuning(kKernel, kShort).blocks)
     decode_kernel(const __grid_constant__ Batch batch) {
-  constexpr uint32_t kStages = decode_tuning(kKernel).stages;
+  constexpr uint32_t kStages = decode_tuning(kKernel, kShort).stages;
   __shared__ DecodeShared<kStages> shared;
-  static_assert(fits(decode_tuning(kKernel), sizeof shared, kBlockThreads));
+  static_assert(fits(decode_tuning(kKernel, kShort), sizeof shared, kBlockThreads));
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   if (kKernel != kFixed4Kernel && threadIdx.x < sizeof(SelectorTables) / 16) {
     ptx::copy_16_async(ptx::shared_address(&shared.tables) + 16 * threadIdx.x,
@@ -45,9 +48,9 @@ __global__ void __launch_bounds__(kBlockThreads, decode_tuning(kKernel).blocks)
     ptx::wait_all_copies();
   }
   shared.ring.start();
-  ptx::wait_for_previous_grid();
-  ptx::allow_next_grid();
-  if (warp < kStages) prepare_decode<kKernel, true>(batch, shared, warp, 0, lane);
+  const auto* const plan = start_tiles<kShort>(batch, shared.jobs, shared.variable);
+  if (warp < kStages) prepare_decode<kKernel, true>(batch, shared, warp, 0, lane, plan);
+  if (kShort) __syncthreads();  // its memory is that of the variable parts
 #pragma unroll 1
   for (;;) {
     const Claim<kStages> claim = shared.ring.claim(lane);
@@ -68,7 +71,7 @@ __global__ void __launch_bounds__(kBlockThreads, decode_tuning(kKernel).blocks)
       const uint32_t ended = claim.again().stage();
       check_tile(batch, shared.jobs[ended], shared.directories[ended], lane);
       const Claim<kStages> next = claim.again();
-      prepare_decode<kKernel, false>(batch, shared, next.stage(), next.round(), lane);
+      prepare_decode<kKernel, false>(batch, shared, next.stage(), next.round(), lane, plan);
     }
   }
 }

@@ -63,8 +63,8 @@ __device__ __forceinline__ void load_directory(const Batch& batch, const TileJob
     directory.checksums[c] = checksum;
   }
   sum = ptx::sum_over_warp(sum);
-  if (lane == 0) atomicAdd(&batch.frames[entry.frame].directory_sum, sum);
-  if (!good) fail(batch, entry.frame, SPLITZIP_ERROR_CORRUPT_DIRECTORY);
+  if (lane == 0) atomicAdd(&job.found->directory_sum, sum);
+  if (!good) fail(*job.found, SPLITZIP_ERROR_CORRUPT_DIRECTORY);
 }
 
 // Fetches the variable part of a chunk.
@@ -150,7 +150,7 @@ __device__ __forceinline__ void check_tile(const Batch& batch, const TileJob& jo
     status = judge_chunk(batch, job.chunks[lane], directory.checksums[lane], found.x, found.y != 0);
   }
   if (!rest_of_slot_is_zero(job, directory, lane)) status = SPLITZIP_ERROR_CORRUPT_PAYLOAD;
-  if (status != SPLITZIP_OK) fail(batch, job.entry.frame, status);
+  if (status != SPLITZIP_OK) fail(*job.found, status);
 }
 
 }  // namespace splitzip::cuda

@@ -197,7 +197,7 @@ __device__ __forceinline__ uint32_t decode_chunk(const View& view, const DecodeT
   bool valid = d.valid;
   if (chunk + 1 == tile.job.chunk_count) valid &= rest_of_slot_is_zero(tile.job, tile.directory, lane);
   const uint32_t status = judge_chunk(view, job, tile.directory.checksums[chunk], d.folded, !ptx::any_lane(!valid));
-  if (status != SPLITZIP_OK && lane == 0) fail(view, tile.job.entry.frame, status);
+  if (status != SPLITZIP_OK && lane == 0) fail(*tile.job.found, status);
   __syncwarp();  // the scratch is free
   return status;
 }

@@ -26,6 +26,7 @@ enum Kernel : uint32_t {
   kRawKernel = 8,       // mode raw of the other types
   kAnywhereKernel = 7,  // plus one of them: that type, kAnywhere, modes tiered and fixed4
 };
+inline constexpr uint32_t kShortKernels = kGeneralKernel;  // that there are for short calls, too
 inline constexpr uint32_t kKernels = uint32_t{kAnywhereKernel} + uint32_t{SPLITZIP_BYTES} + 1;
 
 // One tensor of the table.
@@ -106,6 +107,12 @@ struct alignas(128) EntryPlan {
 };
 static_assert(sizeof(TensorRecord) == 256 && sizeof(EntryPlan) == 256, "a warp loads both at once, 16 bytes a lane");
 
+// What comes out while tiles are coded.
+struct alignas(8) Findings {
+  uint32_t directory_sum;  // part of the directory checksum
+  uint32_t error;          // 0, or the highest of kErrorKey - status of all that went wrong
+};
+
 // One frame of the batch.
 struct alignas(128) FramePlan {
   uint64_t data;
@@ -117,11 +124,10 @@ struct alignas(128) FramePlan {
   uint32_t chunk_count;
   uint32_t tile_count;
   uint32_t first_group;
-  uint32_t spill_words;    // decoding: what the frame's length leaves; encoding: the sum, known in the end
-  uint32_t directory_sum;  // sums of the two checksums, added to by all tiles and entries
-  uint32_t entry_sum;
-  uint32_t live;   // the planner found nothing wrong
-  uint32_t error;  // 0, or the highest of kErrorKey - status of all that went wrong
+  uint32_t spill_words;  // decoding: what the frame's length leaves; encoding: the sum, known in the end
+  uint32_t entry_sum;    // part of the header's checksum, added to by all entries
+  uint32_t live;         // the planner found nothing wrong
+  Findings found;        // added to by all tiles, and by who else finds something
 };
 
 inline constexpr uint32_t kBlockThreads = 32 * kTileChunks;  // of a kernel that codes tiles: a warp a chunk
@@ -146,6 +152,7 @@ struct Batch {
   FramePlan* frames;
   EntryPlan* entries;
   uint32_t* tile_entries;  // the entry of each tile of the batch
+  Findings* tile_found;    // in a short call, of each tile
   uint32_t* group_sums;    // words that groups of tiles spill
   uint32_t* remainders;    // words that each tile spills
   uint32_t* staging;       // the spilled words, staging_words a tile
@@ -162,6 +169,7 @@ struct Batch {
   uint32_t checksums;
   uint32_t budgets;
   uint32_t decoding;
+  uint32_t short_call;  // each block plans what it needs (block_plan.cuh)
   Divisor by_tensor_count;
 };
 

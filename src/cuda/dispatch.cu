@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "cuda/finish_kernel.cuh"
+#include "cuda/finish_short_kernel.cuh"
 #include "cuda/kernels.hpp"
 #include "cuda/plan_kernel.cuh"
 #include "cuda/table.hpp"
@@ -65,6 +66,7 @@ std::uint64_t lay_out(const splitzip_cuda_table& table, std::uint64_t frames, st
   batch.frames = carving.take<FramePlan>(base, frames);
   batch.entries = carving.take<EntryPlan>(base, entries);
   batch.tile_entries = carving.take<std::uint32_t>(base, tiles);
+  batch.tile_found = carving.take<Findings>(base, std::min<std::uint64_t>(tiles, kShortTiles));
   batch.far_sums = carving.take<Totals>(base, entries > kNearEntries ? entries : 0);
   batch.far_frames = carving.take<FrameSums>(base, frames > kNearFrames ? frames : 0);
   if (!decoding) {
@@ -139,8 +141,28 @@ std::uint32_t count_blocks(const splitzip_cuda_table& table, const splitzip_cuda
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(wanted, 1, std::uint64_t{sms} * on_each));
 }
 
+/// Whether the blocks begin with all tiles that there can be, and can plan them by themselves.
+bool is_short(const splitzip_cuda_table& table, const splitzip_cuda_batch& in, const Batch& batch) {
+  if (batch.budgets != 0 || batch.frame_count > kShortFrames ||
+      std::uint64_t{batch.frame_count} * batch.tensor_count > kShortEntries || batch.tile_capacity > kShortTiles)
+    return false;
+  for (std::uint32_t k = 0; k < kKernels; ++k) {
+    if (!table.has_kernel[k]) continue;
+    if (k >= kShortKernels) return false;
+    const KernelTuning& tuning = (batch.decoding != 0 ? table.launches.short_decode : table.launches.short_encode)[k];
+    if (tuning.stages * count_blocks(table, in, batch.tile_capacity, tuning.blocks) < batch.tile_capacity) return false;
+  }
+  return true;
+}
+
 bool launch_finish(const Launcher& launch, const splitzip_cuda_table& table, const splitzip_cuda_batch& in,
                    const Batch& batch) {
+  if (batch.short_call != 0) {
+    const std::uint32_t blocks = (batch.tile_capacity + kTilesOfABlock - 1) / kTilesOfABlock;
+    return batch.decoding != 0
+               ? launch(finish_short_decode_kernel, 1, kFinishThreads, batch)
+               : launch(finish_short_encode_kernel, count_blocks(table, in, blocks, 1), kShortFinishThreads, batch);
+  }
   if (batch.decoding != 0) return launch(finish_decode_kernel, 1, kFinishThreads, batch);
   const std::uint32_t blocks = table.launches.finish_blocks;
   const std::uint64_t groups = batch.tile_capacity / kGroupTiles + std::uint64_t{batch.frame_count};
@@ -158,7 +180,10 @@ splitzip_status run(const splitzip_cuda_table* table, const splitzip_cuda_batch*
   if (status != SPLITZIP_OK) return status;
   const Launches& launches = table->launches;
   const Launcher launch{stream, launches.overlap};
-  const KernelTuning* const tuning = decoding ? launches.decode : launches.encode;
+  batch.short_call = is_short(*table, *in, batch);
+  const bool brief = batch.short_call != 0;
+  const KernelTuning* const tuning = brief ? (decoding ? launches.short_decode : launches.short_encode)
+                                           : (decoding ? launches.decode : launches.encode);
   const auto blocks_of = [&](std::uint32_t k) {
     return count_blocks(*table, *in, batch.tile_capacity, tuning[k].blocks);
   };
@@ -166,10 +191,11 @@ splitzip_status run(const splitzip_cuda_table* table, const splitzip_cuda_batch*
     if (table->has_kernel[k]) batch.dealt_tiles = std::max(batch.dealt_tiles, tuning[k].stages * blocks_of(k));
   }
   batch.dealt_tiles = std::min(batch.dealt_tiles, batch.tile_capacity);
-  bool ok = launch(plan_kernel, 1, kPlanThreads, batch);
+  bool ok = batch.short_call != 0 || launch(plan_kernel, 1, kPlanThreads, batch);
   for (std::uint32_t k = 0; k < kKernels; ++k) {
     if (!table->has_kernel[k]) continue;
-    ok = ok && launch(decoding ? decode_kernel_of(k) : encode_kernel_of(k), blocks_of(k), kBlockThreads, batch);
+    ok = ok &&
+         launch(decoding ? decode_kernel_of(k, brief) : encode_kernel_of(k, brief), blocks_of(k), kBlockThreads, batch);
   }
   return ok && launch_finish(launch, *table, *in, batch) ? SPLITZIP_OK : SPLITZIP_ERROR_DEVICE;
 }
@@ -237,8 +263,15 @@ bool prepare_kernels(Launches& launches) {
   launches.overlap = tuning.overlap, launches.finish_blocks = tuning.finish_blocks;
   bool ok = true;
   for (std::uint32_t k = 0; k < kKernels; ++k) {
-    launches.encode[k] = encode_tuning(k, tuning), launches.decode[k] = decode_tuning(k, tuning);
-    ok = ok && prepare(encode_kernel_of(k), launches.encode[k]) && prepare(decode_kernel_of(k), launches.decode[k]);
+    launches.encode[k] = encode_tuning(k, false, tuning), launches.decode[k] = decode_tuning(k, false, tuning);
+    ok = ok && prepare(encode_kernel_of(k, false), launches.encode[k]) &&
+         prepare(decode_kernel_of(k, false), launches.decode[k]);
+  }
+  for (std::uint32_t k = 0; k < kShortKernels; ++k) {
+    launches.short_encode[k] = encode_tuning(k, true, tuning),
+    launches.short_decode[k] = decode_tuning(k, true, tuning);
+    ok = ok && prepare(encode_kernel_of(k, true), launches.short_encode[k]) &&
+         prepare(decode_kernel_of(k, true), launches.short_decode[k]);
   }
   return ok;
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Second kernel of encoding: planes, slots and the directory but for the tile records. A warp encodes a chunk.
+// Second kernel of encoding, the first one of a short call: planes, slots and the directory but for the tile records. A warp encodes a chunk.
 #pragma once
 
+#include "cuda/block_plan.cuh"
 #include "cuda/encode_tile.cuh"
 #include "cuda/tile_ring.cuh"
 
@@ -12,10 +13,10 @@ template <uint32_t kStages>
 struct EncodeShared {
   uint32_t pair_tables[kStages][kPairWords];
   TileJob jobs[kStages];
-  uint32_t variable[kTileChunks][kVariableWords];  // of each warp
-  uint2 encoded[kStages][kTileChunks];             // record and folded content
-  uint64_t told[kStages][kTileChunks];             // barriers: the chunk is encoded
-  uint32_t pair_table_source[kStages];             // the tensor
+  alignas(16) uint32_t variable[kTileChunks][kVariableWords];  // of each warp
+  uint2 encoded[kStages][kTileChunks];                         // record and folded content
+  uint64_t told[kStages][kTileChunks];                         // barriers: the chunk is encoded
+  uint32_t pair_table_source[kStages];                         // the tensor
   TileRing<kStages> ring;
 };
 
@@ -40,9 +41,9 @@ __device__ __forceinline__ uint32_t words_before(EncodeShared<kStages>& shared, 
 }
 
 // Job and pair table of a tile, by one warp.
-template <uint32_t kKernel, bool kFirst, uint32_t kStages>
+template <uint32_t kKernel, bool kFirst, class Plan, uint32_t kStages>
 __device__ __forceinline__ void prepare_encode(const Batch& batch, EncodeShared<kStages>& shared, uint32_t stage,
-                                               uint32_t round, uint32_t lane) {
+                                               uint32_t round, uint32_t lane, const Plan* plan) {
   const auto copy_pair_table = [&](uint32_t tensor) {
     if (kKernel == kFixed4Kernel || shared.pair_table_source[stage] == tensor) return;
     ptx::wait_all_copies();  // of a tile that was passed over
@@ -53,26 +54,27 @@ __device__ __forceinline__ void prepare_encode(const Batch& batch, EncodeShared<
       ptx::copy_16_async(ptx::shared_address(&shared.pair_tables[stage][4 * j]),
                          batch.pair_tables + uint64_t{4 * kPairWords} * tensor + 16 * j);
   };
-  shared.ring.template prepare<kFirst>(batch, shared.jobs, kKernel, stage, round, lane, copy_pair_table);
+  shared.ring.template prepare<kFirst>(batch, shared.jobs, kKernel, stage, round, lane, copy_pair_table, plan);
   if (kKernel != kFixed4Kernel) ptx::wait_all_copies();
   shared.ring.publish(stage);
 }
 
-template <uint32_t kKernel>
-__global__ void __launch_bounds__(kBlockThreads, encode_tuning(kKernel).blocks)
+// In a short call each block plans its tiles.
+template <uint32_t kKernel, bool kShort>
+__global__ void __launch_bounds__(kBlockThreads, encode_tuning(kKernel, kShort).blocks)
     encode_kernel(const __grid_constant__ Batch batch) {
-  constexpr uint32_t kStages = encode_tuning(kKernel).stages;
+  constexpr uint32_t kStages = encode_tuning(kKernel, kShort).stages;
   __shared__ EncodeShared<kStages> shared;
-  static_assert(fits(encode_tuning(kKernel), sizeof shared, kBlockThreads));
+  static_assert(fits(encode_tuning(kKernel, kShort), sizeof shared, kBlockThreads));
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   if (threadIdx.x < kStages) shared.pair_table_source[threadIdx.x] = UINT32_MAX;
   if (threadIdx.x < kStages * kTileChunks)
     ptx::init_barrier(ptx::shared_address(&shared.told[0][0]) + 8 * threadIdx.x, 1);
   shared.ring.start();
-  ptx::wait_for_previous_grid();
-  ptx::allow_next_grid();
+  const auto* const plan = start_tiles<kShort>(batch, shared.jobs, shared.variable);
   const uint32_t variable = ptx::shared_address(shared.variable[warp]);
-  if (warp < kStages) prepare_encode<kKernel, true>(batch, shared, warp, 0, lane);
+  if (warp < kStages) prepare_encode<kKernel, true>(batch, shared, warp, 0, lane, plan);
+  if (kShort) __syncthreads();  // its memory is that of the variable parts
 #pragma unroll 1
   for (;;) {
     const Claim<kStages> claim = shared.ring.claim(lane);
@@ -91,7 +93,7 @@ __global__ void __launch_bounds__(kBlockThreads, encode_tuning(kKernel).blocks)
     const Claim<kStages> ended = claim.again();
     if (shared.ring.end_chunk(ended, lane)) {
       end_tile(batch, shared.jobs[ended.stage()], shared.encoded[ended.stage()], lane);
-      prepare_encode<kKernel, false>(batch, shared, ended.stage(), ended.round(), lane);
+      prepare_encode<kKernel, false>(batch, shared, ended.stage(), ended.round(), lane, plan);
     }
   }
 }

@@ -62,8 +62,8 @@ __device__ __forceinline__ void write_directory(const Batch& batch, const TileJo
   if (lane == 0) {
     const uint32_t remainder = max(total, job.slot_words) - job.slot_words;
     batch.remainders[job.batch_tile] = remainder;
-    atomicAdd(&batch.frames[entry.frame].directory_sum, sum);
-    if (remainder != 0)
+    atomicAdd(&job.found->directory_sum, sum);
+    if (remainder != 0 && batch.short_call == 0)
       atomicAdd(&batch.group_sums[entry.first_group + (entry.first_tile + job.tile) / kGroupTiles], remainder);
   }
 }

@@ -8,8 +8,6 @@
 namespace splitzip::cuda {
 
 // Of all that is wrong, the frame's result tells the status with the lowest number.
-__device__ inline void fail(const Batch& batch, uint32_t frame, uint32_t status) {
-  atomicMax(&batch.frames[frame].error, kErrorKey - status);
-}
+__device__ inline void fail(Findings& found, uint32_t status) { atomicMax(&found.error, kErrorKey - status); }
 
 }  // namespace splitzip::cuda

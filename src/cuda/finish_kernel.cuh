@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Last kernel of a call: orders the spill, completes directory and header, and reports.
+// Last kernel of a call that is not short: orders the spill, completes directory and header, and reports.
 #pragma once
 
 #include "cuda/check_frame.cuh"
@@ -35,16 +35,15 @@ __device__ inline void report_frames(const Batch& batch, const ReportFrame& repo
   if (threadIdx.x == 0) ptx::store_release_system(batch.failed, failed);
 }
 
-__device__ inline bool complete_frame(const Batch& batch, uint32_t f) {
-  const FramePlan frame = load_fresh(batch.frames[f]);
-  const uint32_t error = frame.error;
+__device__ inline bool complete_frame(const Batch& batch, uint32_t f, const FramePlan& frame) {
+  const uint32_t error = frame.found.error;
   if (error == kErrorKey - SPLITZIP_ERROR_OVER_BUDGET) {
     store_words(frame.data, mark_words(frame.nonce));
     return report(batch, f, kHeaderBytes, SPLITZIP_ERROR_OVER_BUDGET);
   }
   if (error != 0 || frame.data == 0) return report(batch, f, 0, error != 0 ? kErrorKey - error : SPLITZIP_OK);
   TwelveWords header = header_words(batch, frame, frame.spill_words);
-  header.w[10] = hash_u64(HashDomain::kNonce, frame.nonce) + frame.directory_sum;
+  header.w[10] = hash_u64(HashDomain::kNonce, frame.nonce) + frame.found.directory_sum;
   header.w[11] = hash_header(header) + frame.entry_sum;
   store_words(frame.data, header);
   return report(batch, f, frame.known_bytes + uint64_t{4} * frame.spill_words, SPLITZIP_OK);
@@ -107,9 +106,9 @@ __device__ inline void settle_budget(FramePlan& frame, const uint32_t* group_sum
     if (bytes <= frame.capacity) {
       used = bytes;
     } else if (threadIdx.x == 0) {
-      atomicMax(&frame.error, kErrorKey - SPLITZIP_ERROR_OVER_BUDGET);
+      fail(frame.found, SPLITZIP_ERROR_OVER_BUDGET);
     }
-  } else if (frame.error != kErrorKey - SPLITZIP_ERROR_OVER_BUDGET) {
+  } else if (frame.found.error != kErrorKey - SPLITZIP_ERROR_OVER_BUDGET) {
     return;
   }
   const uint64_t share = ((frame.capacity - used) / items / 4 + 1) * 4;
@@ -172,7 +171,7 @@ __device__ inline void settle_budget(FramePlan& frame, const uint32_t* group_sum
       h = hash_words(HashDomain::kTile, first + threadIdx.x, before + start);
     }
     h = ptx::sum_over_warp(h);
-    if (lane == 0) atomicAdd(&frame.directory_sum, h);
+    if (lane == 0) atomicAdd(&frame.found.directory_sum, h);
   }
   __syncthreads();
 
@@ -181,7 +180,7 @@ __device__ inline void settle_budget(FramePlan& frame, const uint32_t* group_sum
   const bool fits = frame.known_bytes + 4 * end <= frame.capacity;
   if (threadIdx.x == 0 && part == 0 && first + tiles == frame.tile_count) {
     frame.spill_words = static_cast<uint32_t>(end);
-    if (!fits) atomicMax(&frame.error, kErrorKey - SPLITZIP_ERROR_OUTPUT_TOO_SMALL);
+    if (!fits) fail(frame.found, SPLITZIP_ERROR_OUTPUT_TOO_SMALL);
   }
   if (!fits) return;
   const uint64_t spill = frame.data + frame.known_bytes + uint64_t{4} * before;
@@ -199,6 +198,13 @@ __device__ inline void settle_budget(FramePlan& frame, const uint32_t* group_sum
   }
 }
 
+// f(frame, entry, tensor) for entry e as the planner has left it.
+template <class F>
+__device__ inline void with_entry(const Batch& batch, uint32_t e, const F& f) {
+  const EntryPlan& entry = batch.entries[e];
+  f(batch.frames[entry.frame], entry, batch.tensors[e - entry.frame * batch.tensor_count]);
+}
+
 // Groups, in parts, are dealt out to all blocks. The last one that is done with its own completes the frames.
 __global__ void __launch_bounds__(kFinishThreads, kTuning.finish_blocks)
     finish_encode_kernel(const __grid_constant__ Batch batch, uint32_t group_count, uint32_t parts) {
@@ -206,11 +212,13 @@ __global__ void __launch_bounds__(kFinishThreads, kTuning.finish_blocks)
   __shared__ bool last;
   const uint32_t entries = batch.frame_count * batch.tensor_count, first = blockIdx.x * kFinishThreads + threadIdx.x,
                  step = gridDim.x * kFinishThreads;
+  const auto write = [&](FramePlan& frame, const EntryPlan& entry, const TensorRecord& tensor) {
+    write_entry(batch, frame, entry, tensor);
+  };
   if (batch.budgets == 0) {
     // While others still encode: what the planner left stands, since the kernel before this one has waited for it.
-    for (uint32_t e = first; e < entries; e += step) write_entry(batch, e);
+    for (uint32_t e = first; e < entries; e += step) with_entry(batch, e, write);
   }
-  ptx::touch(reinterpret_cast<uint64_t>(batch.frames));
   ptx::wait_for_previous_grid();
   ptx::allow_next_grid();
   const auto for_each_item = [&](const auto& work) {
@@ -228,7 +236,7 @@ __global__ void __launch_bounds__(kFinishThreads, kTuning.finish_blocks)
     });
   }
   for_each_item([&](FramePlan& frame, uint32_t group, uint32_t part) {
-    const bool fits = batch.budgets == 0 || load_fresh(frame.error) == 0;
+    const bool fits = batch.budgets == 0 || load_fresh(frame.found.error) == 0;
     if (frame.tile_count != 0 && frame.live != 0 && fits) order_spill(batch, frame, group, part, parts, sums);
   });
   __syncthreads();
@@ -237,24 +245,24 @@ __global__ void __launch_bounds__(kFinishThreads, kTuning.finish_blocks)
   if (!last) return;
   if (batch.budgets != 0) {  // now it is known which frames fit
     for (uint32_t e = threadIdx.x; e < entries; e += kFinishThreads) {
-      if (load_fresh(batch.frames[batch.entries[e].frame].error) == 0) write_entry(batch, e);
+      if (load_fresh(batch.frames[batch.entries[e].frame].found.error) == 0) with_entry(batch, e, write);
     }
     __syncthreads();
   }
-  report_frames(batch, [&](uint32_t f) { return complete_frame(batch, f); });
+  report_frames(batch, [&](uint32_t f) { return complete_frame(batch, f, load_fresh(batch.frames[f])); });
 }
 
 // What was found while decoding, and the two checksums.
 __device__ inline uint32_t judge_frame(const FramePlan& frame) {
   if (frame.data == 0) return SPLITZIP_OK;
-  uint32_t status = frame.error != 0 ? kErrorKey - frame.error : SPLITZIP_OK;
+  uint32_t status = frame.found.error != 0 ? kErrorKey - frame.found.error : SPLITZIP_OK;
   if (frame.live == 0) return status;
   const TwelveWords header = load_words(frame.data);
   const auto find = [&](bool wrong, uint32_t what) {
     if (wrong && (status == SPLITZIP_OK || what < status)) status = what;
   };
   find(hash_header(header) + frame.entry_sum != header.w[11], SPLITZIP_ERROR_CORRUPT_HEADER);
-  find(hash_words(HashDomain::kNonce, header.w[2], header.w[3]) + frame.directory_sum != header.w[10],
+  find(hash_words(HashDomain::kNonce, header.w[2], header.w[3]) + frame.found.directory_sum != header.w[10],
        SPLITZIP_ERROR_CORRUPT_DIRECTORY);
   return status;
 }
@@ -262,7 +270,11 @@ __device__ inline uint32_t judge_frame(const FramePlan& frame) {
 __global__ void __launch_bounds__(kFinishThreads) finish_decode_kernel(const __grid_constant__ Batch batch) {
   // While others still decode: what the planner left stands, since the kernel before this one has waited for it.
   const uint32_t entries = batch.frame_count * batch.tensor_count;
-  for (uint32_t e = threadIdx.x; e < entries; e += kFinishThreads) check_entry(batch, e);
+  for (uint32_t e = threadIdx.x; e < entries; e += kFinishThreads) {
+    with_entry(batch, e, [&](FramePlan& frame, const EntryPlan& entry, const TensorRecord& tensor) {
+      check_entry(batch, frame, entry, tensor);
+    });
+  }
   ptx::wait_for_previous_grid();
   ptx::allow_next_grid();
   __syncthreads();

@@ -9,7 +9,8 @@ namespace splitzip::cuda {
 
 using TileKernel = void (*)(Batch);
 
-TileKernel encode_kernel_of(std::uint32_t kernel);
-TileKernel decode_kernel_of(std::uint32_t kernel);
+/// `short_call`: the version for short calls, which the first kShortKernels have.
+TileKernel encode_kernel_of(std::uint32_t kernel, bool short_call);
+TileKernel decode_kernel_of(std::uint32_t kernel, bool short_call);
 
 }  // namespace splitzip::cuda

@@ -133,10 +133,8 @@ __device__ __forceinline__ uint32_t load_1(uint64_t address) {
   asm volatile("ld.global.u8 %0, [%1];" : "=r"(w) : "l"(address));
   return w;
 }
-// Brings a line to the first cache, so that several come at once and not in turn.
-__device__ __forceinline__ void touch(uint64_t address) {
-  asm volatile("{ .reg .u32 w; ld.global.u32 w, [%0]; }" ::"l"(address));
-}
+// Brings a line to the second cache, which all multiprocessors share.
+__device__ __forceinline__ void prefetch(uint64_t address) { asm volatile("prefetch.global.L2 [%0];" ::"l"(address)); }
 __device__ __forceinline__ void store_16(uint64_t address, uint4 w) {
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(w.x), "r"(w.y), "r"(w.z), "r"(w.w)
                : "memory");

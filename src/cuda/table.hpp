@@ -15,6 +15,7 @@ struct Launches {
   bool overlap = false;             // as in Tuning
   std::uint32_t finish_blocks = 0;  // the same
   KernelTuning encode[kKernels] = {}, decode[kKernels] = {};
+  KernelTuning short_encode[kShortKernels] = {}, short_decode[kShortKernels] = {};  // in short calls
 };
 
 }  // namespace splitzip::cuda

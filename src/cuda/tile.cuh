@@ -3,6 +3,8 @@
 // What a block has to do with a tile: prepared by one warp for the eight that do it.
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/locate.cuh"
 #include "cuda/tuning.cuh"
 
@@ -32,6 +34,7 @@ struct TileJob {
   TensorRecord tensor;
   ChunkJob chunks[kTileChunks];
   uint64_t slot;
+  Findings* found;  // the frame's; in a short call the tile's
   uint32_t batch_tile;
   uint32_t tile;         // in the entry
   uint32_t chunk_count;  // or kNoMoreTiles
@@ -144,13 +147,20 @@ __device__ __forceinline__ void prepare_chunk(const Batch& batch, TileJob& job, 
 }
 
 // Fills in the job of a tile, by one warp, if it is one of the kernel's. If not, it returns the first tile after it that can be, otherwise 0.
-// Tiles from `end` on do not exist; of those before it the planner has told. start(tensor) comes as soon as the tensor is known.
-template <class Start>
+// Tiles from `end` on do not exist; of those before it the planner has told, or in a short call the block's plan does. start(tensor) comes as soon as the
+// tensor is known.
+struct NoPlan {};
+template <class Start, class Plan = NoPlan>
 __device__ __forceinline__ uint32_t prepare_tile(const Batch& batch, TileJob& job, uint32_t kernel, uint32_t tile,
-                                                 uint32_t end, uint32_t lane, const Start& start) {
-  uint32_t chunks = kNoMoreTiles, skip = 0;
-  const uint32_t e =
-      tile < end ? ptx::load_4(reinterpret_cast<uint64_t>(batch.tile_entries) + uint64_t{4} * tile) : kNoEntry;
+                                                 uint32_t end, uint32_t lane, const Start& start,
+                                                 const Plan* plan = nullptr, uint32_t stage = 0) {
+  constexpr bool kPlanned = !std::is_same_v<Plan, NoPlan>;
+  uint32_t chunks = kNoMoreTiles, skip = 0, e = kNoEntry;
+  if constexpr (kPlanned) {
+    e = plan->entries[stage];
+  } else if (tile < end) {
+    e = ptx::load_4(reinterpret_cast<uint64_t>(batch.tile_entries) + uint64_t{4} * tile);
+  }
   __syncwarp();  // no lane needs the former job any more
   if (e != kNoEntry) {
     // Descriptions of entry and tensor, 16 bytes a lane.
@@ -159,11 +169,15 @@ __device__ __forceinline__ uint32_t prepare_tile(const Batch& batch, TileJob& jo
     const uint64_t from =
         lane < 16 ? reinterpret_cast<uint64_t>(batch.entries + e) : reinterpret_cast<uint64_t>(batch.tensors + tensor);
     uint4* const to = lane < 16 ? reinterpret_cast<uint4*>(&job.entry) : reinterpret_cast<uint4*>(&job.tensor);
-    to[lane % 16] = ptx::load_16(from + 16 * (lane % 16));
+    if (lane >= 16 || !kPlanned) to[lane % 16] = ptx::load_16(from + 16 * (lane % 16));
     __syncwarp();
     if (job.entry.live != 0 && job.tensor.kernel == kernel) {
       chunks = min(kTileChunks, job.entry.chunk_count - (tile - job.entry.batch_tile) * kTileChunks);
       if (lane < chunks) prepare_chunk(batch, job, kernel, tile, lane);
+      if (lane == 0) {
+        job.found = &batch.frames[job.entry.frame].found;
+        if constexpr (kPlanned) job.found = &batch.tile_found[tile], *job.found = Findings{};
+      }
     } else {
       chunks = 0, skip = job.entry.batch_tile + job.entry.tile_count;
     }

@@ -61,32 +61,33 @@ class TileRing {
   // Prepares the next tile of a stage, by one warp, which calls publish() after what it adds; `round` is that of the one before. `start`: of
   // prepare_tile(). The first tiles of all blocks are dealt out by number, the others as they are asked for. Each block's are in order, so that none is
   // left when it finds that there are no more.
-  template <bool kFirst, class Start>
+  template <bool kFirst, class Start, class Plan>
   __device__ __forceinline__ void prepare(const Batch& batch, TileJob (&jobs)[kStages], uint32_t kernel, uint32_t stage,
-                                          uint32_t round, uint32_t lane, const Start& start) {
+                                          uint32_t round, uint32_t lane, const Start& start, const Plan* plan) {
+    constexpr bool kPlanned = !std::is_same_v<Plan, NoPlan>;
     uint32_t* const counter = &batch.state->next_tile[kernel];
     const uint32_t dealt = kStages * gridDim.x;
     TileJob& job = jobs[stage];
     if (!kFirst) {
       const uint32_t before = (stage + kStages - 1) % kStages;
       await(prepared_, before, stage != 0 ? round ^ 1 : round);
-      if (jobs[before].chunk_count == kNoMoreTiles) {
+      if (kPlanned || jobs[before].chunk_count == kNoMoreTiles) {
         __syncwarp();  // no lane needs the former job any more
         if (lane == 0) job.chunk_count = kNoMoreTiles;
         __syncwarp();
         return;
       }
     }
-    for (uint32_t skip;;) {
+    for (uint32_t skip; kFirst || !kPlanned;) {
       uint32_t tile = stage * gridDim.x + blockIdx.x, end = batch.dealt_tiles;
       if (!kFirst) {
         end = ptx::load_4(reinterpret_cast<uint64_t>(&batch.state->tile_count));
         if (lane == 0) tile = dealt + atomicAdd(counter, 1u);
         tile = ptx::from_lane(tile, 0);
       }
-      skip = prepare_tile(batch, job, kernel, tile, end, lane, start);
+      skip = prepare_tile(batch, job, kernel, tile, end, lane, start, plan, stage);
       if (skip == 0) return;
-      if (lane == 0 && skip > dealt) atomicMax(counter, skip - dealt);
+      if (!kPlanned && lane == 0 && skip > dealt) atomicMax(counter, skip - dealt);
       if (kFirst) return;  // a tile without chunks
     }
   }

@@ -19,6 +19,7 @@ struct Tuning {
   uint32_t shared_bytes;                        // shared memory of a multiprocessor
   bool overlap;                                 // the start of a kernel overlaps the end of the one before it
   KernelTuning encode, decode;                  // of BF16, aligned
+  KernelTuning short_call;                      // the same in short calls
   KernelTuning element_encode, element_decode;  // of other types, aligned
   KernelTuning element_anywhere;                // of them in mode raw, and anywhere
   KernelTuning general;                         // of all else of BF16
@@ -33,6 +34,7 @@ inline constexpr Tuning kTuning900{.architecture = 900,
                                    .overlap = true,
                                    .encode = {6, 3},
                                    .decode = {6, 4},
+                                   .short_call = {4, 3},
                                    .element_encode = {5, 3},
                                    .element_decode = {5, 3},
                                    .element_anywhere = {3, 2},
@@ -70,7 +72,7 @@ inline constexpr Tuning kTuning1000 = [] {
 inline constexpr Tuning kTuning1200 = [] {
   Tuning tuning = kTuning1000;
   tuning.architecture = 1200, tuning.threads = kTuning860.threads, tuning.shared_bytes = kTuning860.shared_bytes;
-  tuning.element_anywhere.blocks = 2, tuning.finish_blocks = 2;
+  tuning.short_call.blocks = 3, tuning.element_anywhere.blocks = 2, tuning.finish_blocks = 2;
   return tuning;
 }();
 
@@ -85,6 +87,7 @@ void for_each_field(const Tuning& tuning, F f) {
   };
   kernel("encode_blocks", "encode_stages", tuning.encode);
   kernel("decode_blocks", "decode_stages", tuning.decode);
+  kernel("short_call_blocks", "short_call_stages", tuning.short_call);
   kernel("element_encode_blocks", "element_encode_stages", tuning.element_encode);
   kernel("element_decode_blocks", "element_decode_stages", tuning.element_decode);
   kernel("element_anywhere_blocks", "element_anywhere_stages", tuning.element_anywhere);
@@ -110,13 +113,13 @@ inline constexpr Tuning kTuning = tuning_of(__CUDA_ARCH__);
 inline constexpr Tuning kTuning = kTuning900;
 #endif
 
-constexpr KernelTuning encode_tuning(uint32_t kernel, const Tuning& tuning = kTuning) {
-  if (kernel < kGeneralKernel) return tuning.encode;
+constexpr KernelTuning encode_tuning(uint32_t kernel, bool short_call, const Tuning& tuning = kTuning) {
+  if (kernel < kGeneralKernel) return short_call ? tuning.short_call : tuning.encode;
   if (kernel == kGeneralKernel) return tuning.general;
   return kernel < kRawKernel ? tuning.element_encode : tuning.element_anywhere;
 }
-constexpr KernelTuning decode_tuning(uint32_t kernel, const Tuning& tuning = kTuning) {
-  if (kernel < kGeneralKernel) return tuning.decode;
+constexpr KernelTuning decode_tuning(uint32_t kernel, bool short_call, const Tuning& tuning = kTuning) {
+  if (kernel < kGeneralKernel) return short_call ? tuning.short_call : tuning.decode;
   if (kernel == kGeneralKernel) return tuning.general;
   return kernel < kRawKernel ? tuning.element_decode : tuning.element_anywhere;
 }

@@ -76,24 +76,13 @@ __global__ void judge(const splitzip_cuda_result* results, const std::uint8_t* g
 class CudaMutation : public CudaTest {};
 
 // SPLITZIP_CUDA_MUTATIONS: how many damaged frames (default 50,000).
-TEST_F(CudaMutation, damaged_frames) {
+std::uint64_t mutations() {
   const char* wanted = std::getenv("SPLITZIP_CUDA_MUTATIONS");
-  const std::uint64_t mutations = wanted == nullptr ? 50000 : std::strtoull(wanted, nullptr, 10);
-  BatchSpec spec;
-  spec.tensors = {
-      {.channels = 64, .ranges = 2, .tokens_per_unit = 16, .content = Content::kClusters},
-      {.mode = SPLITZIP_MODE_FIXED4, .channels = 40, .slot_words = 4, .content = Content::kOutliers},
-      {.channels = 13, .slot_words = 60, .content = Content::kOutliers},
-      {.mode = SPLITZIP_MODE_RAW, .channels = 24},
-      {.channels = 128, .content = Content::kNoise},
-      {.type = SPLITZIP_FP8_E4M3, .channels = 64, .slot_words = 60, .content = Content::kOutliers},
-      {.type = SPLITZIP_FP8_E5M2, .channels = 48, .slot_words = 20, .content = Content::kClusters},
-      {.type = SPLITZIP_FP8_E5M2, .mode = SPLITZIP_MODE_FIXED4, .channels = 33, .content = Content::kOutliers},
-      {.type = SPLITZIP_FP16, .channels = 40, .slot_words = 10, .content = Content::kOutliers},
-      {.type = SPLITZIP_FP32, .channels = 12, .slot_words = 10, .content = Content::kClusters},
-      {.type = SPLITZIP_BYTES, .channels = 21, .content = Content::kOutliers}};
-  spec.tokens.clear();
-  for (std::uint32_t r = 0; r < 512; ++r) spec.tokens.push_back(r % 97 + 1);
+  return wanted == nullptr ? 50000 : std::strtoull(wanted, nullptr, 10);
+}
+
+// Damages the frames of the batch, again and again, until there were so many.
+void decode_damaged_frames(const BatchSpec& spec, std::uint64_t mutations) {
   BatchPair pair(spec);
   DeviceBytes destination(pair.pool().size());
   const Table table(pair.make_table(destination.data()));
@@ -129,6 +118,36 @@ TEST_F(CudaMutation, damaged_frames) {
   EXPECT_EQ(counts->controls_failed, 0u);
   EXPECT_GT(counts->ok, 0u);
   for (std::size_t r = 0; r < pair.requests(); ++r) ASSERT_TRUE(call.guard_is_whole(r));
+}
+
+TEST_F(CudaMutation, damaged_frames) {
+  BatchSpec spec;
+  spec.tensors = {
+      {.channels = 64, .ranges = 2, .tokens_per_unit = 16, .content = Content::kClusters},
+      {.mode = SPLITZIP_MODE_FIXED4, .channels = 40, .slot_words = 4, .content = Content::kOutliers},
+      {.channels = 13, .slot_words = 60, .content = Content::kOutliers},
+      {.mode = SPLITZIP_MODE_RAW, .channels = 24},
+      {.channels = 128, .content = Content::kNoise},
+      {.type = SPLITZIP_FP8_E4M3, .channels = 64, .slot_words = 60, .content = Content::kOutliers},
+      {.type = SPLITZIP_FP8_E5M2, .channels = 48, .slot_words = 20, .content = Content::kClusters},
+      {.type = SPLITZIP_FP8_E5M2, .mode = SPLITZIP_MODE_FIXED4, .channels = 33, .content = Content::kOutliers},
+      {.type = SPLITZIP_FP16, .channels = 40, .slot_words = 10, .content = Content::kOutliers},
+      {.type = SPLITZIP_FP32, .channels = 12, .slot_words = 10, .content = Content::kClusters},
+      {.type = SPLITZIP_BYTES, .channels = 21, .content = Content::kOutliers}};
+  spec.tokens.clear();
+  for (std::uint32_t r = 0; r < 512; ++r) spec.tokens.push_back(r % 97 + 1);
+  decode_damaged_frames(spec, mutations());
+}
+
+// Few requests of tensors for the kernels that short calls have.
+TEST_F(CudaMutation, damaged_frames_in_short_calls) {
+  BatchSpec spec;
+  spec.tensors = {{.channels = 64, .ranges = 2, .tokens_per_unit = 16, .content = Content::kClusters},
+                  {.mode = SPLITZIP_MODE_FIXED4, .channels = 40, .slot_words = 4, .content = Content::kOutliers},
+                  {.channels = 128, .content = Content::kNoise}};
+  spec.tokens.clear();
+  for (std::uint32_t r = 0; r < 32; ++r) spec.tokens.push_back(3 * r + 1);
+  decode_damaged_frames(spec, mutations());
 }
 
 }  // namespace

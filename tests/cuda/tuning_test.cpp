@@ -36,8 +36,12 @@ TEST_F(CudaTuning, is_that_of_the_kernels) {
   EXPECT_EQ(launches.finish_blocks, tuning.finish_blocks);
   // Blocks that are resident at the same time: all that the tuning asks for, but on a device that has less than the one it was made for.
   for (std::uint32_t k = 0; k < cuda::kKernels; ++k) {
-    EXPECT_EQ(launches.encode[k].blocks, cuda::encode_tuning(k, tuning).blocks) << "kernel " << k;
-    EXPECT_EQ(launches.decode[k].blocks, cuda::decode_tuning(k, tuning).blocks) << "kernel " << k;
+    EXPECT_EQ(launches.encode[k].blocks, cuda::encode_tuning(k, false, tuning).blocks) << "kernel " << k;
+    EXPECT_EQ(launches.decode[k].blocks, cuda::decode_tuning(k, false, tuning).blocks) << "kernel " << k;
+  }
+  for (std::uint32_t k = 0; k < cuda::kShortKernels; ++k) {
+    EXPECT_EQ(launches.short_encode[k].blocks, tuning.short_call.blocks) << "kernel " << k;
+    EXPECT_EQ(launches.short_decode[k].blocks, tuning.short_call.blocks) << "kernel " << k;
   }
 }
 

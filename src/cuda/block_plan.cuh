@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Short calls have no kernel that plans: every block finds out for itself where its tiles belong. So the kernels that code tiles need not wait for another
+// one, and what is found of a tile has a place of its own, which nobody has to have cleared.
+#pragma once
+
+#include "cuda/entry_plan.cuh"
+#include "cuda/tile.cuh"
+
+namespace splitzip::cuda {
+
+constexpr uint32_t kShortEntries = kBlockThreads;  // of all requests of a short call
+constexpr uint32_t kShortFrames = 32;
+
+// In shared memory, for as long as its entries are planned.
+struct BlockPlan {
+  Totals before[kShortEntries + 1];  // each entry; after the last one: all
+  Totals warps[kShortEntries / 32];
+  uint32_t errors[kShortFrames];  // as in Findings
+
+  __device__ FrameSums frame_sums(const Batch& batch, uint32_t f) const {
+    return {before[f * batch.tensor_count], before[(f + 1) * batch.tensor_count], errors[f], 0};
+  }
+  // Of all requests.
+  __device__ uint32_t count_tiles(const Batch& batch) const {
+    return min(before[batch.frame_count * batch.tensor_count].tiles, batch.tile_capacity);
+  }
+};
+
+// Plans the call, by all threads of a block, kBlockThreads at least. await() is called between what belongs to the table and what may be written until the
+// kernel is allowed to look. use(e, plan_to) has entry e, by a thread each: plan_to(entry) plans it. Then all threads may look at the plan.
+template <class Await, class Use>
+__device__ __forceinline__ void plan_block(const Batch& batch, BlockPlan& plan, const Await& await, const Use& use) {
+  const uint32_t e = threadIdx.x, entries = batch.frame_count * batch.tensor_count;
+  const uint32_t frame = batch.by_tensor_count.divide(e);
+  TensorRecord tensor;
+  if (e < entries) tensor = load_at_once(batch.tensors[e - frame * batch.tensor_count], ptx::load_8);
+  expect_request(batch, frame, e - frame * batch.tensor_count);
+  await();
+  splitzip_cuda_request request;
+  splitzip_cuda_rows rows;
+  uint32_t tokens = 0, status = SPLITZIP_OK;
+  EntrySizes shape;
+  Totals mine{};
+  if (e < batch.frame_count) plan.errors[e] = 0;
+  if (e < entries) {
+    request = load_at_once(batch.requests[frame], ptx::load_8);
+    rows = load_at_once(rows_of(batch, tensor, frame), ptx::load_8);
+    tokens = check_rows(tensor, request, rows, status);
+    shape = size_entry(tensor, tokens);
+    mine = {shape.chunk_count, shape.tile_count, shape.section_bytes()};
+  }
+  Totals all;
+  const Totals before = scan_block(mine, (entries + 31) / 32, plan.warps, all) - mine;
+  if (e < entries) plan.before[e] = before;
+  if (e == 0) plan.before[entries] = all;
+  if (status != SPLITZIP_OK) atomicMax(&plan.errors[frame], kErrorKey - status);
+  __syncthreads();
+  if (e < entries) {
+    use(e, [&](EntryPlan& entry) {
+      plan_entry(batch, tensor, request, rows, frame, tokens, shape, before, plan.frame_sums(batch, frame), entry);
+    });
+  }
+  __syncthreads();
+}
+
+// The plan in a kernel that codes tiles.
+template <uint32_t kStages>
+struct TilesPlan {
+  BlockPlan block;
+  uint32_t entries[kStages];  // of the block's first tiles; or kNoEntry
+
+  // Leaves in each job the plan of the tile's entry.
+  template <class Await>
+  __device__ __forceinline__ void make(const Batch& batch, TileJob (&jobs)[kStages], const Await& await) {
+    if (threadIdx.x < kStages) entries[threadIdx.x] = kNoEntry;
+    plan_block(batch, block, await, [&](uint32_t e, const auto& plan_to) {
+      const uint32_t first = block.before[e].tiles, end = min(block.before[e + 1].tiles, batch.tile_capacity);
+#pragma unroll 1
+      for (uint32_t stage = 0; stage < kStages; ++stage) {
+        const uint32_t tile = stage * gridDim.x + blockIdx.x;
+        if (tile < first || tile >= end) continue;
+        plan_to(jobs[stage].entry);
+        entries[stage] = e;
+      }
+    });
+  }
+};
+
+// Of a tile of BF16, by a warp: its pieces of the planes, and its slot, come to the second cache while the directory is on its way.
+__device__ __forceinline__ void expect_tile(const TileJob& job, uint32_t lane) {
+  const ChunkJob &first = job.chunks[0], &last = job.chunks[job.chunk_count - 1];
+  const auto expect = [&](uint64_t from, uint64_t end) {
+    for (uint64_t at = from + 32 * lane; at < end; at += 1024) ptx::prefetch(at);
+  };
+  expect(first.rests, last.rests + rest_bytes(job.tensor.mode) * last.vectors);
+  expect(first.codes, last.codes + code_bytes(job.tensor.mode) * last.vectors);
+  expect(job.slot, job.slot + 4 * job.slot_words);
+}
+
+// Begins a kernel that codes tiles, by all threads of a block. In a short call it returns a plan, in memory that nobody needs before the first tiles are prepared.
+template <bool kShort, uint32_t kStages, class Memory>
+__device__ __forceinline__ auto start_tiles(const Batch& batch, TileJob (&jobs)[kStages], Memory& memory) {
+  using Plan = std::conditional_t<kShort, const TilesPlan<kStages>*, const NoPlan*>;
+  const auto await = [] {
+    ptx::wait_for_previous_grid();
+    ptx::allow_next_grid();
+  };
+  if constexpr (!kShort) {
+    await();
+    return Plan{nullptr};
+  } else {
+    static_assert(sizeof(TilesPlan<kStages>) <= sizeof(Memory) && alignof(TilesPlan<kStages>) <= 8);
+    auto& plan = *reinterpret_cast<TilesPlan<kStages>*>(&memory);
+    plan.make(batch, jobs, await);
+    if (blockIdx.x == 0 && threadIdx.x == 0) batch.state->finished_blocks = 0;
+    return Plan{&plan};
+  }
+}
+
+}  // namespace splitzip::cuda
