@@ -74,16 +74,16 @@ struct GroupSums {
   uint32_t own[kFinishThreads / 32];
 };
 
-// Moves words that lie apart from `first` on, by a warp.
-__device__ inline void move_words(uint64_t to, uint64_t from, uint32_t first, uint32_t count, uint32_t lane) {
-  constexpr uint32_t kRounds = 8;
-  for (uint32_t j = first + lane; j < count; j += 32 * kRounds) {
-    uint32_t x[kRounds];
+// Moves words that lie apart, by one warp.
+__device__ inline void move_words(uint64_t to, uint64_t from, uint32_t count, uint32_t lane) {
+  constexpr uint32_t kTogether = 8;
+  for (uint32_t j = lane; j < count; j += 32 * kTogether) {
+    uint32_t x[kTogether];
 #pragma unroll
-    for (uint32_t k = 0; k < kRounds; ++k)
+    for (uint32_t k = 0; k < kTogether; ++k)
       x[k] = j + 32 * k < count ? ptx::load_4(from + uint64_t{4} * (j + 32 * k)) : 0;
 #pragma unroll
-    for (uint32_t k = 0; k < kRounds; ++k) {
+    for (uint32_t k = 0; k < kTogether; ++k) {
       if (j + 32 * k < count) ptx::store_4(to + uint64_t{4} * (j + 32 * k), x[k]);
     }
   }
@@ -122,7 +122,7 @@ __device__ inline void settle_budget(FramePlan& frame, const uint32_t* group_sum
   }
 }
 
-// Puts the spilled words of one of several parts of a group of tiles where they belong, the first part also the group's tile records.
+// Puts a part of the spilled words of a group of tiles where they belong, the first part also the group's tile records.
 // (Not inlined, as the kernel would need too many registers for that many blocks on a multiprocessor.)
 [[gnu::noinline]] __device__ inline void order_spill(const Batch& batch, FramePlan& frame, uint32_t group,
                                                      uint32_t part, uint32_t parts, GroupSums& sums) {
@@ -132,21 +132,6 @@ __device__ inline void settle_budget(FramePlan& frame, const uint32_t* group_sum
   const uint32_t first = group * kGroupTiles, tiles = min(kGroupTiles, frame.tile_count - first);
   const uint64_t tile = frame.tiles_before + first;
 
-  // The first spilled words of the warp's tiles: on their way while the sums are made.
-  constexpr uint32_t kTogether = 8;
-  const uint64_t staging = reinterpret_cast<uint64_t>(batch.staging) + 4 * tile * batch.staging_words;
-  const uint32_t step = parts * kWarps;
-  uint32_t words[kTogether], x[kTogether];
-  const auto from = [&](uint32_t i) { return staging + 4 * (uint64_t{i} * batch.staging_words); };
-  const auto load_first = [&](uint32_t i) {
-#pragma unroll
-    for (uint32_t k = 0; k < kTogether; ++k)
-      words[k] = i + k * step < tiles ? batch.remainders[tile + i + k * step] : 0;
-#pragma unroll
-    for (uint32_t k = 0; k < kTogether; ++k) x[k] = lane < words[k] ? ptx::load_4(from(i + k * step) + 4 * lane) : 0;
-  };
-  load_first(part * kWarps + warp);
-
   // The words before this group, and before each of its tiles.
   const uint32_t own = threadIdx.x < tiles ? batch.remainders[tile + threadIdx.x] : 0;
   uint32_t before = 0;
@@ -155,10 +140,10 @@ __device__ inline void settle_budget(FramePlan& frame, const uint32_t* group_sum
   const uint32_t through = ptx::scan_add(own);
   if (lane == 31) sums.before[warp] = before, sums.own[warp] = through;
   __syncthreads();
-  uint32_t start = through - own;
+  uint32_t start = through - own, count = 0;
   before = 0;
   for (uint32_t w = 0; w < kWarps; ++w) {
-    before += sums.before[w];
+    before += sums.before[w], count += sums.own[w];
     if (w < warp) start += sums.own[w];
   }
   if (threadIdx.x <= kGroupTiles) sums.starts[threadIdx.x] = start;  // after the last tile: the sum
@@ -175,26 +160,42 @@ __device__ inline void settle_budget(FramePlan& frame, const uint32_t* group_sum
   }
   __syncthreads();
 
-  // The words themselves: a warp has every so many-th tile. Most have a few words, so the first ones of several tiles go together.
-  const uint64_t end = uint64_t{before} + sums.starts[kGroupTiles];
+  const uint64_t end = uint64_t{before} + count;
   const bool fits = frame.known_bytes + 4 * end <= frame.capacity;
   if (threadIdx.x == 0 && part == 0 && first + tiles == frame.tile_count) {
     frame.spill_words = static_cast<uint32_t>(end);
     if (!fits) fail(frame.found, SPLITZIP_ERROR_OUTPUT_TOO_SMALL);
   }
   if (!fits) return;
+
   const uint64_t spill = frame.data + frame.known_bytes + uint64_t{4} * before;
-  for (uint32_t i = part * kWarps + warp; i < tiles; i += kTogether * step) {
-    if (i != part * kWarps + warp) load_first(i);
-    uint32_t most = 0;
+  const uint64_t staging = reinterpret_cast<uint64_t>(batch.staging) + 4 * tile * batch.staging_words;
+  if (count > kGroupTiles * 64) {  // many: a warp has every so many-th tile
+    for (uint32_t t = part * kWarps + warp; t < tiles; t += parts * kWarps) {
+      move_words(spill + uint64_t{4} * sums.starts[t], staging + 4 * (uint64_t{t} * batch.staging_words),
+                 sums.starts[t + 1] - sums.starts[t], lane);
+    }
+    return;
+  }
+  // As a rule there are few, and a thread has every so many-th one, whatever tile it is of: so all are on their way at once.
+  constexpr uint32_t kTogether = 8;
+  const uint32_t step = parts * kFinishThreads;
+  for (uint32_t j = part * kFinishThreads + threadIdx.x; j < count; j += kTogether * step) {
+    uint32_t x[kTogether];
 #pragma unroll
     for (uint32_t k = 0; k < kTogether; ++k) {
-      if (lane < words[k]) ptx::store_4(spill + 4 * uint64_t{sums.starts[i + k * step] + lane}, x[k]);
-      most = max(most, words[k]);
+      const uint32_t at = j + k * step;
+      if (at >= count) break;
+      uint32_t t = 0;
+      for (uint32_t half = kGroupTiles / 2; half != 0; half /= 2) {
+        if (sums.starts[t + half] <= at) t += half;
+      }
+      x[k] = ptx::load_4(staging + uint64_t{4} * (t * batch.staging_words + at - sums.starts[t]));
     }
-    if (most <= 32) continue;
-    for (uint32_t t = i; t < min(tiles, i + kTogether * step); t += step)
-      move_words(spill + 4 * uint64_t{sums.starts[t]}, from(t), 32, sums.starts[t + 1] - sums.starts[t], lane);
+#pragma unroll
+    for (uint32_t k = 0; k < kTogether; ++k) {
+      if (j + k * step < count) ptx::store_4(spill + uint64_t{4} * (j + k * step), x[k]);
+    }
   }
 }
 
