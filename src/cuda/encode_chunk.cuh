@@ -60,13 +60,15 @@ __device__ __forceinline__ void append_bits(uint32_t words, uint32_t offset, uin
 template <class Rows>
 class Escapes {
  public:
-  __device__ __forceinline__ Escapes(const Rows& rows, uint32_t mask) : rows_(rows), mask_(mask), delta_(0) { load(); }
+  __device__ __forceinline__ Escapes(const Rows& rows, uint32_t mask) : rows_(rows), mask_(mask), value_(0), base_(0) {
+    load();
+  }
 
   // Their deltas, as bytes.
   __device__ __forceinline__ void store(uint32_t out) {
 #pragma unroll 1
     while (mask_ != 0) {
-      ptx::store_shared_byte(out++, delta_ >> 8);
+      ptx::store_shared_byte(out++, (2 * value_ + base_) >> 8);
       mask_ &= mask_ - 1;
       load();
     }
@@ -76,11 +78,11 @@ class Escapes {
   __device__ __forceinline__ void load() {
     if (mask_ == 0) return;
     const uint32_t n = __ffs(static_cast<int>(mask_)) - 1, i = n / 8, k = n % 8;
-    delta_ = 2 * rows_.value(i, k) + rows_.base(i, k);
+    value_ = rows_.value(i, k), base_ = rows_.base(i, k);
   }
 
   const Rows& rows_;
-  uint32_t mask_, delta_;
+  uint32_t mask_, value_, base_;  // summed up only when stored, as a warp would wait for them here
 };
 
 // Two halves of a lane's string, the first of `bits` bits, as one.
