@@ -101,12 +101,9 @@ __device__ __forceinline__ Decoded decode_chunk(const Rows& rows, const TileJob&
     return decode_raw(rows, job, lane);
   } else {
     if (kind != kKindCoded) return decode_plain(rows, job, kMode, kind == kKindConstant, part, lane);
-    // The usual chunk has a version of its own.
-    if constexpr (Rows::kWholeVectors) {
-      if (job.linear != 0 && job.vectors == kChunkVectors)
-        return decode_coded<kMode, true>(rows.linear(), tile, job, tables, part, lane);
-    }
-    return decode_coded<kMode, false>(rows, tile, job, tables, part, lane);
+    return with_usual_rows(rows, tile, job, [&](const auto& from, auto full) {
+      return decode_coded<kMode, full()>(from, tile, job, tables, part, lane);
+    });
   }
 }
 

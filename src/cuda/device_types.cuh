@@ -57,6 +57,8 @@ struct alignas(128) TensorRecord {
   uint32_t slot_words;
   uint32_t row_list;
   uint32_t index;  // in the table
+  uint32_t
+      step;  // bytes between vectors of rows that are 32 vectors apart, if that is a whole number of rows, and rows a stride apart; else 0
   uint8_t type;
   uint8_t mode;
   uint8_t access;

@@ -31,13 +31,9 @@ __device__ __forceinline__ Encoded encode_chunk(const Rows& rows, const TileJob&
     e = copy_raw(rows, job, lane);
     tell(e);
   } else {
-    // The usual chunk has a version of its own.
-    if (Rows::kWholeVectors && job.linear != 0 && job.vectors == kChunkVectors) {
-      if constexpr (Rows::kWholeVectors)
-        e = encode_coded<kMode, true>(rows.linear(), tile, job, pair_table, variable, lane, tell);
-    } else {
-      e = encode_coded<kMode, false>(rows, tile, job, pair_table, variable, lane, tell);
-    }
+    e = with_usual_rows(rows, tile, job, [&](const auto& from, auto full) {
+      return encode_coded<kMode, full()>(from, tile, job, pair_table, variable, lane, tell);
+    });
     if (e.kind == kKindRaw) {
       encode_plain(rows, job, kMode, variable, lane, e);
       tell(e);

@@ -168,6 +168,11 @@ __device__ __forceinline__ void store_shared_byte(uint32_t address, uint32_t x) 
   asm volatile("st.shared.u8 [%0], %1;" ::"r"(address), "r"(x) : "memory");
 }
 
+__device__ __forceinline__ uint2 load_shared_8(uint32_t address) {
+  uint2 w;
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(w.x), "=r"(w.y) : "r"(address));
+  return w;
+}
 __device__ __forceinline__ uint4 load_shared_16(uint32_t address) {
   uint4 w;
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w) : "r"(address));

@@ -34,6 +34,44 @@ class LinearRows {
   uint64_t source_, bases_;
 };
 
+// A chunk whose rows lie a stride apart, and each lane's vectors a step.
+class SteppedRows {
+ public:
+  static constexpr bool kWholeVectors = true;
+
+  __device__ __forceinline__ SteppedRows(const TileJob& tile, const ChunkJob& job, uint32_t lane)
+      : tile_(tile), job_(job), lane_(lane) {
+    const uint32_t x = job.first + lane, row = tile.tensor.by_row.divide(x);
+    offset_ = ptx::keep(row * static_cast<uint32_t>(tile.tensor.row_stride) +
+                        kVectorBytes * (x - row * tile.tensor.by_row.value));
+  }
+  __device__ __forceinline__ uint4 load(uint32_t i) const { return ptx::load_16(address(i)); }
+  __device__ __forceinline__ void store(uint32_t i, uint4 w) const { ptx::store_16(address(i), w); }
+  __device__ __forceinline__ uint32_t value(uint32_t i, uint32_t k) const { return ptx::load_2(address(i) + 2 * k); }
+  __device__ __forceinline__ uint4 bases(uint32_t i) const { return ptx::load_16(base_address(i)); }
+  __device__ __forceinline__ uint32_t base(uint32_t i, uint32_t k) const {
+    return ptx::load_2_constant(base_address(i) + 2 * k);
+  }
+  __device__ __forceinline__ uint32_t values_in(uint32_t) const { return kVectorValues; }
+
+ private:
+  // What is the chunk's is loaded from its job each time, rather than kept in registers.
+  static __device__ __forceinline__ uint64_t load_word(const uint64_t& word) {
+    const uint2 x = ptx::load_shared_8(ptx::shared_address(&word));
+    return uint64_t{x.y} << 32 | x.x;
+  }
+  __device__ __forceinline__ uint64_t address(uint32_t i) const {
+    return load_word(job_.source) + (offset_ + ptx::load_shared(ptx::shared_address(&tile_.tensor.step)) * i);
+  }
+  __device__ __forceinline__ uint64_t base_address(uint32_t i) const {
+    return load_word(job_.bases) + kVectorBytes * lane_ + 512 * i;
+  }
+
+  const TileJob& tile_;
+  const ChunkJob& job_;
+  uint32_t lane_, offset_;
+};
+
 template <uint32_t kAccess>
 class ChunkRows;
 
@@ -45,8 +83,9 @@ class ChunkRows<kAligned> {
 
   __device__ __forceinline__ ChunkRows(const TileJob& tile, const ChunkJob& job, uint32_t lane)
       : tile_(tile), job_(job), lane_(lane) {}
-  // The same values, if the chunk is linear.
+  // The same values, if the chunk is linear, or stepped.
   __device__ __forceinline__ LinearRows linear() const { return LinearRows(job_, lane_); }
+  __device__ __forceinline__ SteppedRows stepped() const { return SteppedRows(tile_, job_, lane_); }
   __device__ __forceinline__ uint4 load(uint32_t i) const { return ptx::load_16(address(i)); }
   __device__ __forceinline__ void store(uint32_t i, uint4 w) const { ptx::store_16(address(i), w); }
   __device__ __forceinline__ uint32_t value(uint32_t i, uint32_t k) const { return ptx::load_2(address(i) + 2 * k); }
@@ -175,6 +214,20 @@ class ChunkRows<kValues> {
   const ChunkJob& job_;
   uint32_t lane_;
 };
+
+// f(rows, full), where the usual chunks have rows of their own: full ones that are linear, or stepped.
+template <class Rows, class F>
+__device__ __forceinline__ auto with_usual_rows(const Rows& rows, const TileJob& tile, const ChunkJob& job,
+                                                const F& f) {
+  if constexpr (Rows::kWholeVectors) {
+    if (job.linear != 0 && job.vectors == kChunkVectors) return f(rows.linear(), std::true_type());
+    if constexpr (requires { rows.stepped(); }) {
+      if (job.strided != 0 && tile.tensor.step != 0 && job.vectors == kChunkVectors)
+        return f(rows.stepped(), std::true_type());
+    }
+  }
+  return f(rows, std::false_type());
+}
 
 // f(rows, mode) with the constants that belong to the tiles of a BF16 kernel.
 template <uint32_t kKernel, class F>

@@ -151,6 +151,10 @@ TensorRecord make_record(const splitzip_tensor& tensor, const splitzip_layout& l
   record.mode = static_cast<std::uint8_t>(tensor.mode);
   record.paged = layout.page_tokens != 0;
   record.dense = layout.row_stride >= 0 && static_cast<std::uint64_t>(layout.row_stride) == row_bytes;
+  if (record.access == kAligned && 32 % record.by_row.value == 0 && layout.row_stride >= 0) {
+    const std::uint64_t step = 32 / record.by_row.value * static_cast<std::uint64_t>(layout.row_stride);
+    record.step = step <= UINT32_MAX / (kChunkVectors / 32) ? static_cast<std::uint32_t>(step) : 0;
+  }
   record.kernel = static_cast<std::uint8_t>(choose_kernel(record));
   record.value_bytes = format.bytes;
   record.vector_values = static_cast<std::uint8_t>(vector_values);

@@ -109,6 +109,21 @@ TEST_F(CudaEquality, batches) {
   ASSERT_NO_FATAL_FAILURE(expect_equal(spec));
 }
 
+// Rows of heads a stride apart: of a whole number of them 32 vectors consist, or not.
+TEST_F(CudaEquality, slices_of_rows) {
+  BatchSpec spec;
+  spec.tensors.clear();
+  for (const std::uint32_t channels : {8u, 24u, 32u, 128u, 256u, 264u, 512u}) {
+    for (const splitzip_mode mode : {SPLITZIP_MODE_TIERED, SPLITZIP_MODE_FIXED4})
+      spec.tensors.push_back({.mode = mode, .channels = channels, .ranges = 2, .tokens_per_unit = 160});
+  }
+  spec.tokens = {161, 40, 320};
+  for (const std::uint32_t page : {0u, 16u, 160u}) {
+    spec.page_tokens = page;
+    ASSERT_NO_FATAL_FAILURE(expect_equal(spec));
+  }
+}
+
 // One row of DeepSeek's latent cache: 512 E4M3, four FP32 scales, 64 BF16; beside it an indexer's rows of 132 bytes.
 TEST_F(CudaEquality, mixed_rows_and_types) {
   BatchSpec spec;

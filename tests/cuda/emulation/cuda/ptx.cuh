@@ -84,6 +84,7 @@ inline uint32_t shared_address(const void* p) {
   if (shared_memory(address) != reinterpret_cast<uint64_t>(p)) emulation::stop("this is not in shared memory");
   return address;
 }
+inline uint2 load_shared_8(uint32_t address) { return load_8(shared_memory(address)); }
 inline uint4 load_shared_16(uint32_t address) { return load_16(shared_memory(address)); }
 inline uint32_t load_shared(uint32_t address) { return load_4(shared_memory(address)); }
 inline uint32_t load_shared_2(uint32_t address) { return load_2(shared_memory(address)); }
