@@ -78,17 +78,19 @@ class TileRing {
         return;
       }
     }
-    for (uint32_t skip; kFirst || !kPlanned;) {
-      uint32_t tile = stage * gridDim.x + blockIdx.x, end = batch.dealt_tiles;
-      if (!kFirst) {
-        end = ptx::load_4(reinterpret_cast<uint64_t>(&batch.state->tile_count));
-        if (lane == 0) tile = dealt + atomicAdd(counter, 1u);
-        tile = ptx::from_lane(tile, 0);
+    if constexpr (kFirst || !kPlanned) {
+      for (uint32_t skip;;) {
+        uint32_t tile = stage * gridDim.x + blockIdx.x, end = batch.dealt_tiles;
+        if (!kFirst) {
+          end = ptx::load_4(reinterpret_cast<uint64_t>(&batch.state->tile_count));
+          if (lane == 0) tile = dealt + atomicAdd(counter, 1u);
+          tile = ptx::from_lane(tile, 0);
+        }
+        skip = prepare_tile(batch, job, kernel, tile, end, lane, start, plan, stage);
+        if (skip == 0) return;
+        if (!kPlanned && lane == 0 && skip > dealt) atomicMax(counter, skip - dealt);
+        if (kFirst) return;  // a tile without chunks
       }
-      skip = prepare_tile(batch, job, kernel, tile, end, lane, start, plan, stage);
-      if (skip == 0) return;
-      if (!kPlanned && lane == 0 && skip > dealt) atomicMax(counter, skip - dealt);
-      if (kFirst) return;  // a tile without chunks
     }
   }
   __device__ __forceinline__ void publish(uint32_t stage) {
