@@ -8,6 +8,7 @@ import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "python" / "tests"))
 
+from device_cases import DeviceTensor  # noqa: E402
 from transfer_cases import Tensor, make_codebooks as codebooks, some_tensors  # noqa: E402
 
 LONG = 1000  # the number of a request that takes a while
@@ -15,6 +16,11 @@ LONG = 1000  # the number of a request that takes a while
 __all__ = ["LONG", "codebooks", "request_of"]
 
 
-def request_of(number: int) -> list[Tensor]:
+def request_of(number: int, device: int | None = None) -> list[Tensor]:
+    """Its pools are in host memory, or in that of a GPU."""
     rng = np.random.default_rng(number)
-    return [Tensor(rng, key, 4000) for key in range(8)] if number == LONG else some_tensors(rng, most_tokens=3000)
+    tensors = [Tensor(rng, key, 4000) for key in range(8)] if number == LONG else some_tensors(rng, most_tokens=3000)
+    for tensor in tensors:
+        tensor.__class__ = DeviceTensor
+        tensor.place(device or 0, *((tensor.source, tensor.target) if device is not None else ()))
+    return tensors

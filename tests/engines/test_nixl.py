@@ -10,14 +10,18 @@ import time
 import numpy as np
 import pytest
 from nixl_cases import LONG, codebooks, request_of
+from splitzip_kv import cuda
 from splitzip_kv.transfer import Code, Options, Segment, Sender, TransferError
 from splitzip_kv.transfer.engine import address_of
 from splitzip_kv.transfer.nixl import NixlEngine
 
+GPUS = cuda.device_count() if cuda.is_available() else 0
+
 
 class Decode:
-    def __init__(self) -> None:
+    def __init__(self, device: int | None = None) -> None:
         command = [sys.executable, str(pathlib.Path(__file__).with_name("nixl_decode.py"))]
+        command += [] if device is None else [str(device)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.address = self.read()
 
@@ -49,10 +53,10 @@ def sender():
     end.close()
 
 
-def send(sender, address, number):
+def send(sender, address, number, device=None):
     codebook = sender.codebooks.find("kv")
     request = sender.start(address, f"request {number}")
-    for tensor in request_of(number):
+    for tensor in request_of(number, device):
         request.send([tensor.part(tensor.source, codebook)])
     return request.finish()
 
@@ -65,6 +69,31 @@ def test_many_requests(sender):
             assert decode.read() == "exact"
             raw = sum(tensor.part(tensor.source).raw_bytes for tensor in request_of(number))
             assert report.wire_bytes < 0.8 * raw + 1000
+
+
+@pytest.mark.skipif(not GPUS, reason=cuda.problem() or "")
+@pytest.mark.parametrize("here, there", [(0, 0), (0, 1), (0, None), (None, 0)], ids=str)
+def test_frames_in_the_memory_of_a_gpu(here, there):
+    """On the side where they are the pools are there, too."""
+    if there == 1 and GPUS < 2:
+        pytest.skip("there is one GPU")
+    sender = Sender(NixlEngine(device=here), codebooks(), Options(timeout=10.0))
+    try:
+        with Decode(there) as decode:
+            for number in range(10):
+                decode.expect(number)
+                send(sender, decode.address, number, here)
+                assert decode.read() == "exact"
+        assert sender.metrics.sum("frames_total", coding="coded") > 0
+    finally:
+        sender.close()
+
+
+@pytest.mark.skipif(cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_it_says_why():
+    with pytest.raises(TransferError) as caught:
+        NixlEngine(device=0)
+    assert caught.value.reason == cuda.problem()
 
 
 def test_a_decode_process_that_dies_and_one_that_follows(sender):
@@ -115,3 +144,13 @@ def test_memory_that_is_not_registered_and_memory_that_is():
 def test_a_backend_that_is_not_there():
     with pytest.raises(TransferError, match="PIGEON"):
         NixlEngine(backend="PIGEON")
+
+
+def test_the_command():
+    """The main job over NIXL; from GPU to GPU where there are two."""
+    command = [sys.executable, "-m", "splitzip_kv.transfer.demo", "--engine", "nixl", "--repeat", "1"]
+    command += ["--gpus", f"0,{max(GPUS - 1, 0)}"]
+    root = pathlib.Path(__file__).parents[2]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=root)
+    assert done.returncode == 0, done.stderr
+    assert "Every bit arrived as it was" in done.stdout and "NIXL" in done.stdout

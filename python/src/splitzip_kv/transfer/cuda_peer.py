@@ -33,6 +33,15 @@ ROUTES = ("copy", "direct", "host")
 GRANULE = 2 << 20
 
 
+def check_device(device: int) -> None:
+    """Raises TransferError unless there is such a GPU, and the package can use it."""
+    problem = cuda.problem()
+    if problem is None and not 0 <= device < cuda.device_count():
+        problem = f"there is no GPU {device}, only {cuda.device_count()} of them"
+    if problem is not None:
+        raise TransferError(Code.TRANSPORT, problem)
+
+
 @dataclasses.dataclass(frozen=True)
 class _Piece:
     """Slots in one piece of memory; `base` is its address in the process that has it."""
@@ -96,11 +105,7 @@ class CudaPeerEngine(TcpControlledEngine):
         Raises TransferError where there is no such GPU, or the package has no CUDA."""
         if not routes or set(routes) - set(ROUTES):
             raise ValueError(f"routes are some of {', '.join(ROUTES)}")
-        problem = cuda.problem()
-        if problem is None and not 0 <= device < cuda.device_count():
-            problem = f"there is no GPU {device}, only {cuda.device_count()} of them"
-        if problem is not None:
-            raise TransferError(Code.TRANSPORT, problem)
+        check_device(device)
         self.device = device
         self._names = tuple(name for name in ROUTES if name in routes)
         super().__init__(host)

@@ -17,8 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from .. import cuda
 from .control import TcpControlledEngine
-from .engine import Segment, address_of
+from .cuda_peer import check_device
+from .engine import Place, Segment, address_of
 from .errors import Code, TransferError
 
 _LENGTH = struct.Struct("<I")
@@ -68,11 +70,26 @@ def _fetch(address: str, timeout: float) -> bytes:
         return bytes(data[_LENGTH.size :])
 
 
+def _kind(device: int | None) -> str:
+    """What NIXL calls such memory."""
+    return "DRAM" if device is None else "VRAM"
+
+
+def _device_of(data_address: str) -> int | None:
+    number = data_address.partition("/")[2]
+    return int(number) if number else None
+
+
 class NixlEngine(TcpControlledEngine):
-    def __init__(self, host: str = "127.0.0.1", *, backend: str = "UCX") -> None:
+    def __init__(self, host: str = "127.0.0.1", *, device: int | None = None, backend: str = "UCX") -> None:
         """`host` is where peers reach this process. UCX chooses the transport; its variables (UCX_TLS, UCX_NET_DEVICES) hold.
 
-        Raises TransferError where NIXL is not installed or cannot start."""
+        With `device` this side's frames are in the memory of that GPU, and never come to the host where UCX finds a way
+        between the two sides' memories; the other side may have them in host memory.
+
+        Raises TransferError where NIXL is not installed or cannot start, and where there is no such GPU."""
+        if device is not None:
+            check_device(device)
         try:
             from nixl._api import nixl_agent, nixl_agent_config  # type: ignore[import-not-found]
         except ImportError as error:
@@ -86,26 +103,44 @@ class NixlEngine(TcpControlledEngine):
         if backend not in self._agent.backends:
             raise TransferError(Code.TRANSPORT, f"NIXL has no backend {backend}")
         self._backend = backend
+        self._device = device
         self._lock = threading.Lock()
         self._registered: dict[int, Any] = {}
         self._peers: dict[str, str] = {}
         super().__init__(host)
         self._metadata = _Metadata(host, self._own_metadata)
-        self.data_address = self._metadata.address
+        # Whose memory lent slots are in is a part of where they are.
+        self.data_address = self._metadata.address + ("" if device is None else f"/{device}")
 
     def _own_metadata(self) -> bytes:
         with self._lock:
             return bytes(self._agent.get_agent_metadata())
 
+    def allocate(self, slot_bytes: int, slots: int, *, pinned: bool, lent: bool) -> list[Place]:
+        if self._device is None:
+            return super().allocate(slot_bytes, slots, pinned=pinned, lent=lent)
+        if slot_bytes % 256 != 0:
+            raise ValueError("with memory of a GPU slot_bytes has to be a multiple of 256")
+        size = slot_bytes * slots
+        memory = cuda.Array(cuda.Memory(size, self._device), 0, (size,), "|u1")
+        self._register(memory, self._device)
+        return [memory]
+
+    def release(self, memory: Place) -> None:
+        self.unregister(memory)
+
     def register(self, memory: np.ndarray) -> None:
-        region = [(address_of(memory), memory.nbytes, 0, "")]
+        self._register(memory, None)
+
+    def _register(self, memory: Place, device: int | None) -> None:
+        region = [(address_of(memory), memory.nbytes, device or 0, "")]
         with self._lock:
             try:
-                self._registered[address_of(memory)] = self._agent.register_memory(region, "DRAM", [self._backend])
+                self._registered[address_of(memory)] = self._agent.register_memory(region, _kind(device), [self._backend])
             except Exception as error:
                 raise TransferError(Code.TRANSPORT, f"NIXL cannot register {memory.nbytes} bytes: {error!r}") from error
 
-    def unregister(self, memory: np.ndarray) -> None:
+    def unregister(self, memory: Place) -> None:
         with self._lock:
             region = self._registered.pop(address_of(memory), None)
             if region is not None:
@@ -115,7 +150,7 @@ class NixlEngine(TcpControlledEngine):
         deadline = time.monotonic() + timeout
         try:
             peer = self._peer(data_address, max(timeout, 0.01))
-            handle = self._start(peer, segments)
+            handle = self._start(peer, _device_of(data_address), segments)
         except TransferError:
             raise
         except Exception as error:
@@ -133,7 +168,7 @@ class NixlEngine(TcpControlledEngine):
             known = self._peers.get(data_address)
         if known is not None:
             return known
-        data = _fetch(data_address, timeout)
+        data = _fetch(data_address.partition("/")[0], timeout)
         with self._lock:
             name = self._agent.add_remote_agent(data)
             self._peers[data_address] = name = name.decode() if isinstance(name, bytes) else str(name)
@@ -147,10 +182,13 @@ class NixlEngine(TcpControlledEngine):
                 with contextlib.suppress(Exception):
                     self._agent.remove_remote_agent(name)
 
-    def _start(self, peer: str, segments: Sequence[Segment]) -> Any:
+    def _start(self, peer: str, device: int | None, segments: Sequence[Segment]) -> Any:
+        own = self._device
         with self._lock:
-            local = self._agent.get_xfer_descs([(segment.local, segment.length, 0) for segment in segments], "DRAM")
-            remote = self._agent.get_xfer_descs([(segment.remote, segment.length, 0) for segment in segments], "DRAM")
+            here = [(segment.local, segment.length, own or 0) for segment in segments]
+            there = [(segment.remote, segment.length, device or 0) for segment in segments]
+            local = self._agent.get_xfer_descs(here, _kind(own))
+            remote = self._agent.get_xfer_descs(there, _kind(device))
             handle = self._agent.initialize_xfer("WRITE", local, remote, peer, b"", [self._backend])
             try:
                 if self._agent.transfer(handle) == "ERR":

@@ -12,6 +12,8 @@ from typing import Any
 from ..cuda_peer import ROUTES, CudaPeerEngine
 from ..engine import Engine, Segment
 from ..mooncake import MooncakeEngine, has_rdma_device
+from ..nixl import NixlEngine
+from .cache import gpu_for
 
 
 class PacedEngine(MooncakeEngine):
@@ -33,8 +35,9 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--engine",
         default="mooncake",
-        choices=("mooncake", "cuda_peer"),
-        help="mooncake (default), or cuda_peer: memory of GPUs that the two processes share",
+        choices=("mooncake", "cuda_peer", "nixl"),
+        help="mooncake (default), cuda_peer: memory of GPUs that the two processes share, or nixl: NIXL with UCX, from GPU "
+        "to GPU where the pools are on GPUs",
     )
     parser.add_argument(
         "--link-gbit", type=float, help="mooncake: pace the link to so many Gbit/s (default: as fast as it is)"
@@ -58,7 +61,7 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
         default=list(ROUTES),
         help=f"cuda_peer: ways that frames may take, some of {','.join(ROUTES)} (default: all, the fastest is taken)",
     )
-    parser.add_argument("--slot-mib", type=int, help="memory for one frame (default: 2; cuda_peer: 32)")
+    parser.add_argument("--slot-mib", type=int, help="memory for one frame (default: 32; mooncake: 2)")
 
 
 def _two_numbers(text: str) -> list[int]:
@@ -72,10 +75,10 @@ def check_engine_options(parser: argparse.ArgumentParser, given: argparse.Namesp
     if set(given.routes) - set(ROUTES):
         parser.error(f"--routes has some of {','.join(ROUTES)}")
     if given.slot_mib is None:
-        given.slot_mib = 32 if given.engine == "cuda_peer" else 2
+        given.slot_mib = 2 if given.engine == "mooncake" else 32
     if given.slot_mib < 1 or (given.link_gbit is not None and given.link_gbit <= 0):
         parser.error("--slot-mib and --link-gbit have to be positive")
-    if given.engine == "cuda_peer" and given.link_gbit is not None:
+    if given.engine != "mooncake" and given.link_gbit is not None:
         parser.error("--link-gbit is for --engine mooncake")
 
 
@@ -91,9 +94,10 @@ def engine_settings(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def name_of_link(given: argparse.Namespace) -> str:
-    if given.engine == "cuda_peer":
+    if given.engine != "mooncake":
         one, other = given.gpus
-        return f"CUDA peer memory, GPU {one}" + (f" to GPU {other}" if one != other else " to itself")
+        way = f"GPU {one}" + (f" to GPU {other}" if one != other else " to itself")
+        return f"CUDA peer memory, {way}" if given.engine == "cuda_peer" else f"NIXL, {given.host}, {way}"
     paced = f", paced to {given.link_gbit:g} Gbit/s" if given.link_gbit is not None else ""
     return f"Mooncake, {given.protocol}, {given.host}{paced}"
 
@@ -101,4 +105,6 @@ def name_of_link(given: argparse.Namespace) -> str:
 def make_engine(settings: dict[str, Any], *, sends: bool) -> Engine:
     if settings["engine"] == "cuda_peer":
         return CudaPeerEngine(settings["gpu"], settings["host"], routes=settings["routes"])
+    if settings["engine"] == "nixl":
+        return NixlEngine(settings["host"], device=gpu_for(settings)[0])
     return PacedEngine(settings["host"], settings["protocol"], settings["link_bytes"] if sends else None)

@@ -81,7 +81,7 @@ def _conclusions(runs: dict[str, Any], raw: int) -> list[str]:
         rate = raw / max(coded["encode_seconds"], coded["decode_seconds"])
         lines.append(
             f"On this link encoding costs time: this machine does {rate / 1e9:.2f} GB/s, so that it pays on links "
-            f"below about {rate * 8 / 1e9:.1f} Gbit/s (--link-gbit)."
+            f"below about {rate * 8 / 1e9:.1f} Gbit/s."
         )
     return lines
 

@@ -88,7 +88,7 @@ class Prefill:
         self.engine = make_engine(settings, sends=True)
         self.engine.register(self.pool.memory)
         self.sender = Sender(self.engine, self.codebooks, options(settings, device is not None))
-        self.by_layer = settings["engine"] != "cuda_peer"  # where a frame is to be longer than a layer
+        self.by_layer = settings["engine"] == "mooncake"  # between GPUs a frame is to be longer than a layer
         self.about = {
             "pid": os.getpid(),
             "coder": coder,
