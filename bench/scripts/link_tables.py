@@ -66,7 +66,7 @@ def render_interference(result):
         return ""
     text = "### What transfers do to prefill and decode on the same GPU\n\n"
     text += f"{result['model']}, random weights, all layers: prompts of {result['prompt']:,} tokens are prefilled, then {result['batch']} requests with {result['context']:,} tokens each decode, while slices of "
-    text += f"{human(result['slice_bytes'])} of a cache leave for, or come from, pinned host memory, one after the other, as fast as a thread in Python gets them on their way (GB/s says how full the link is). \"At raw's pace\": no more raw bytes a second than raw moved. "
+    text += f"{human(result['slice_bytes'])} of a cache leave for, or come from, pinned host memory, one after the other, as fast as the codec beside the model and the link take them (GB/s says how full the link is). Frames have budgets, so that nothing waits for their lengths. \"At raw's pace\": no more raw bytes a second than raw moved. "
     text += f"torch {result['torch']}, CUDA graphs, one {result['device']}, {result['date']}.\n\n"
     for side, unit in (("prefill", "prompt"), ("decode", "token")):
         rows = [row for row in result["interference"] if row["side"] == side]

@@ -29,6 +29,7 @@ TOKENS = (512, 2048, 8192, 32768, 131072)
 MOST_TOKENS = 16384  # of requests that are prefilled together
 SUFFIX = 256  # tokens of a prompt that no prefix cache holds
 SLICE_TOKENS = 1456  # 32 MiB of the sample cache
+MARGIN = 0.01  # of the frames' budgets
 
 
 def median(values):
@@ -196,7 +197,8 @@ def interference(arguments):
         raw_rate = add("raw", Raw(slice_bytes, sending))
         for max_sms in (8, 16, 0):
             for pace in (None, raw_rate):
-                codec = Codec(arguments.library, codebooks, on_device(cache, SLICE_TOKENS), SLOTS, max_sms=max_sms)
+                pool = on_device(cache, SLICE_TOKENS)
+                codec = Codec(arguments.library, codebooks, pool, SLOTS, max_sms=max_sms, budget_margin=MARGIN)
                 add("encoded", kind(codec, pace or 0.0), max_sms, pace)
                 codec.close()
         add("alone", None)

@@ -78,9 +78,12 @@ def on_device(rows, tokens):
 
 class Codec:
     """The BF16 values of `pool` ({name: [tokens, channels] on the GPU}), `slots` calls at a time; `codebooks` are the bytes of a
-    file. Slot i works on memory that lies i * `slot_stride` bytes behind the pool's."""
+    file. Slot i works on memory that lies i * `slot_stride` bytes behind the pool's. With `budget_margin` frames have a budget of
+    `bound` bytes: what is known of them beforehand, and this share more."""
 
-    def __init__(self, library, codebooks, pool, slots, *, max_sms=0, mode=TIERED, checksums=True, slot_stride=0):
+    def __init__(
+        self, library, codebooks, pool, slots, *, max_sms=0, mode=TIERED, checksums=True, slot_stride=0, budget_margin=None
+    ):
         self.library = ctypes.CDLL(str(library))
         self.library.splitzip_status_name.restype = ctypes.c_char_p
         self.library.splitzip_codebook_set_find.restype = c_void_p
@@ -101,6 +104,8 @@ class Codec:
         options = EncodeOptions(ctypes.sizeof(EncodeOptions), 0, checksums, 0, None)
         self._call("splitzip_get_frame_sizes", tensors, c_size_t(len(pool)), byref(options), byref(sizes), None)
         self.bound = sizes.bound_bytes
+        if budget_margin is not None:
+            self.bound = min(int(sizes.known_bytes * (1 + budget_margin)) // 16 * 16 + 16, sizes.bound_bytes)
         self.frames = [torch.empty(self.bound, dtype=torch.uint8, device="cuda") for _ in range(slots)]
         self._pinned = torch.zeros(slots * ctypes.sizeof(Slot), dtype=torch.uint8, pin_memory=True)
         self.slots = (Slot * slots).from_address(self._pinned.data_ptr())
@@ -110,7 +115,7 @@ class Codec:
             self._call(f"splitzip_cuda_{way}_workspace", self.table, c_uint32(1), c_uint64(0), byref(needed))
             workspace = max(workspace, needed.value)
         self._workspace = torch.empty(workspace, dtype=torch.uint8, device="cuda")
-        self._max_sms, self._checksums = max_sms, checksums
+        self._max_sms, self._checksums, self._budgets = max_sms, checksums, budget_margin is not None
         for number, (slot, frame) in enumerate(zip(self.slots, self.frames)):
             slot.rows.tokens, slot.rows.offset = tokens, number * slot_stride
             slot.request = Request(frame.data_ptr(), self.bound, 1)
@@ -144,7 +149,7 @@ class Codec:
         batch = Batch(
             ctypes.sizeof(Batch), address + Slot.request.offset, address + Slot.rows.offset, address + Slot.result.offset,
             address + Slot.failed.offset, self._workspace.data_ptr(), self._workspace.numel(), 0, 1, self._max_sms,
-            self._checksums, 0,
+            self._checksums, self._budgets,
         )  # fmt: skip
         self._call(name, self.table, byref(batch), c_void_p(stream.cuda_stream))
 

@@ -71,37 +71,44 @@ class Raw(Traffic):
 
 
 class Sending(Traffic):
-    """Encode a slice, then copy its frame to the host; the next one is encoded meanwhile."""
+    """Encode a slice, then copy its frame to the host; the next one is encoded meanwhile. Frames have budgets, so that nothing
+    waits for their lengths."""
 
     def __init__(self, codec, pace=0.0):
         super().__init__(codec.slice_bytes, pace)
         self.codec = codec
         self.host = [torch.empty(codec.bound, dtype=torch.uint8, pin_memory=True) for _ in range(SLOTS)]
+        self.coded = [torch.cuda.Event() for _ in range(SLOTS)]
 
     def step(self, slot):
+        if self.codec.slots[slot].result.status:
+            self.codec.wait(slot)  # raises what the slot's last call met
         self.codec.encode(slot, self.codes)
-        frame_bytes = self.codec.wait(slot)
+        with torch.cuda.stream(self.codes):
+            self.coded[slot].record()
+        self.copies.wait_event(self.coded[slot])
         with torch.cuda.stream(self.copies):
-            self.host[slot][:frame_bytes].copy_(self.codec.frames[slot][:frame_bytes], non_blocking=True)
+            self.host[slot].copy_(self.codec.frames[slot], non_blocking=True)
             self.events[slot].record()
 
 
 class Receiving(Traffic):
-    """Copy a frame from the host, then decode it; the next one is copied meanwhile."""
+    """Copy a frame of a budget from the host, then decode it; the next one is copied meanwhile."""
 
     def __init__(self, codec, pace=0.0):
         super().__init__(codec.slice_bytes, pace)
         self.codec = codec
         with torch.cuda.stream(self.codes):
             codec.encode(0, self.codes)
-        self.host = torch.empty(codec.wait(0), dtype=torch.uint8, pin_memory=True)
+        codec.wait(0)
+        self.host = torch.empty(codec.bound, dtype=torch.uint8, pin_memory=True)
         torch.cuda.synchronize()
-        self.host.copy_(codec.frames[0][: len(self.host)])
+        self.host.copy_(codec.frames[0])
         self.there = [torch.cuda.Event() for _ in range(SLOTS)]
 
     def step(self, slot):
         with torch.cuda.stream(self.copies):
-            self.codec.frames[slot][: len(self.host)].copy_(self.host, non_blocking=True)
+            self.codec.frames[slot].copy_(self.host, non_blocking=True)
             self.there[slot].record()
         self.codes.wait_event(self.there[slot])
         if self.codec.slots[slot].result.status:
