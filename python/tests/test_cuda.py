@@ -14,18 +14,20 @@ import splitzip_kv
 from splitzip_kv import ElementType, Frame, InvalidLayout, Layout, Mode, cuda, encode
 
 pytestmark = pytest.mark.skipif(not cuda.is_available(), reason=cuda.problem() or "")
+# The last one: where there are several it is not the thread's current device, which must not matter.
+DEVICE = cuda.device_count() - 1 if cuda.is_available() else 0
 
 
 def on_device(array: np.ndarray) -> cuda.Array:
     """A copy in the GPU's memory."""
-    memory = cuda.Memory(array.nbytes)
+    memory = cuda.Memory(array.nbytes, DEVICE)
     cuda.copy(memory, np.ascontiguousarray(array))
     return cuda.Array(memory, 0, array.shape, f"<u{array.dtype.itemsize}")
 
 
 def on_host(array: cuda.Array) -> np.ndarray:
     found = np.empty(array.shape, array.typestr)
-    stream = cuda.Stream()
+    stream = cuda.Stream(DEVICE)
     cuda.copy(found, array, stream.handle)
     stream.synchronize()
     return found
@@ -33,7 +35,7 @@ def on_host(array: cuda.Array) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def coder():
-    return cuda.Coder()
+    return cuda.Coder(DEVICE)
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +106,7 @@ def test_what_is_wrong(books, coder, pool):
     host = Layout(pool[0], "page,token,head,dim", pages=[0], type=ElementType.BF16)
     layout = Layout(device, "page,token,head,dim", pages=[0, 5], type=ElementType.BF16)
     tensor = layout.tensor(books.find("BF16"))
-    assert (host.device, layout.device) == (None, 0)
+    assert (host.device, layout.device) == (None, DEVICE)
     with pytest.raises(InvalidLayout, match="of a GPU"):
         encode([tensor], [layout])
     with pytest.raises(InvalidLayout, match="of the host"):
@@ -185,14 +187,14 @@ def test_many_requests_in_one_call(books, pool):
     ]
     lengths, lists = (40, 0, 16, 33), ([4, 1, 9], [], [0], [2, 7, 3])
     count, bound = len(lengths), splitzip_kv.frame_sizes([tensor]).bound_bytes // 16 * 16 + 16
-    frames, results = cuda.Memory(count * bound), cuda.pinned(cuda.RESULT.itemsize * count)
+    frames, results = cuda.Memory(count * bound, DEVICE), cuda.pinned(cuda.RESULT.itemsize * count)
     failed, pages = cuda.pinned(4), cuda.pinned(4 * 12 * count).view(np.int32).reshape(count, 12)
     requests, rows = np.zeros(count, cuda.REQUEST), np.zeros(count, cuda.ROWS)
     for i, (length, numbers) in enumerate(zip(lengths, lists, strict=True)):
         pages[i, : len(numbers)] = numbers
         requests[i] = (frames.address + i * bound, bound, 100 + i)
         rows[i] = (pages[i].ctypes.data, 0, len(numbers), i, 0, 0, length)
-    stream = cuda.Stream()
+    stream = cuda.Stream(DEVICE)
 
     def run(decoding):
         table = tables[decoding]
@@ -205,7 +207,7 @@ def test_many_requests_in_one_call(books, pool):
             rows=given[1],
             results=results,
             failed=failed,
-            workspace=cuda.Memory(size),
+            workspace=cuda.Memory(size, DEVICE),
             request_count=count,
             max_total_tokens=sum(lengths),
         )
@@ -255,13 +257,13 @@ def test_page_tables(books, pool, budgets):
         ),
     )
     rows = on_device(np.full((count, capacity), 0xA5, np.uint8))
-    results, failed = cuda.Memory(16 * count), cuda.Memory(4)
-    stream = cuda.Stream()
+    results, failed = cuda.Memory(16 * count, DEVICE), cuda.Memory(4, DEVICE)
+    stream = cuda.Stream(DEVICE)
 
     def code(decoding, array, sizes):
         place = Layout(array, "page,token,head,dim", pages=[], type=ElementType.BF16)
         table = splitzip_kv._core.CudaTable([tensor], [place], [0], [array.address], 0)
-        workspace = cuda.Memory(table.paged_workspace(count, 0, decoding))
+        workspace = cuda.Memory(table.paged_workspace(count, 0, decoding), DEVICE)
         table.code_paged(
             decoding,
             [array.address],
@@ -322,11 +324,12 @@ def test_dlpack(books, coder, pool):
         def __dlpack_device__(self):
             return self.array.__dlpack_device__()
 
-    array = cupy.asarray(pool[0].view(np.int16))
+    with cupy.cuda.Device(DEVICE):
+        array = cupy.asarray(pool[0].view(np.int16))
     expected = encode(*described(books, pool[0]))
     for wrapped in (array, DlpackOnly(array)):
         tensors, layouts = described(books, wrapped)
-        assert layouts[0].device == 0 and coder.encode(tensors, layouts) == expected
+        assert layouts[0].device == DEVICE and coder.encode(tensors, layouts) == expected
 
 
 def described(books, array):
@@ -335,7 +338,7 @@ def described(books, array):
 
 
 def test_tables_are_kept_and_dropped(books, pool):
-    coder = cuda.Coder()
+    coder = cuda.Coder(DEVICE)
     coder.TABLES = 2
     device = on_device(pool[0])
     layout = Layout(device, "page,token,head,dim", pages=[1, 2], type=ElementType.BF16)

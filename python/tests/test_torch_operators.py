@@ -20,6 +20,8 @@ from splitzip_kv.torch import Entry, Table  # noqa: E402
 
 HAS_GPU = torch.cuda.is_available() and cuda.is_available()
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not HAS_GPU, reason="no GPU, or built without CUDA"))]
+if HAS_GPU and torch.cuda.device_count() > 1:
+    DEVICES.append("cuda:1")  # which is not the current device
 PAGES, PAGE_TOKENS, HEADS, DIM = 24, 16, 2, 64
 COUNTS = [70, 1, -1, 128, 0]
 FILLER = 0x5A5A
@@ -182,7 +184,7 @@ def test_frames_and_caches(books, name, device):
 @pytest.mark.parametrize("device", DEVICES)
 def test_many_layers(books, device):
     """More caches than one launch of the kernel that prepares a batch takes, each a tensor of its own."""
-    layers = 300 if device == "cuda" else 20
+    layers = 20 if device == "cpu" else 300
     host = bits(values((layers, 6, 4, 1, DIM)))
     pools = [as_torch(layer, device) for layer in host]
     book = books.find("BF16")
