@@ -64,6 +64,14 @@ __device__ __forceinline__ void plan_block(const Batch& batch, BlockPlan& plan, 
   __syncthreads();
 }
 
+// Decoding: what the directory says of a tile comes to the second cache, while the tile is prepared.
+__device__ __forceinline__ void expect_directory(const EntryPlan& entry, uint32_t batch_tile) {
+  const uint32_t tile = batch_tile - entry.batch_tile;
+  ptx::prefetch(entry.records + uint64_t{2} * kTileChunks * tile);
+  ptx::prefetch(entry.checksums + uint64_t{4} * kTileChunks * tile);
+  ptx::prefetch(entry.tile_records + uint64_t{4} * tile);
+}
+
 // The plan in a kernel that codes tiles.
 template <uint32_t kStages>
 struct TilesPlan {
@@ -82,6 +90,7 @@ struct TilesPlan {
         if (tile < first || tile >= end) continue;
         plan_to(jobs[stage].entry);
         entries[stage] = e;
+        if (batch.decoding != 0 && jobs[stage].entry.live != 0) expect_directory(jobs[stage].entry, tile);
       }
     });
   }

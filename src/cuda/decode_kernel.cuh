@@ -29,8 +29,9 @@ __device__ __forceinline__ void prepare_decode(const Batch& batch, DecodeShared<
     if (lane < kTileChunks) shared.directories[stage].parts[lane].x = kBadRecord;
     return shared.ring.publish(stage);
   }
-  if constexpr (!std::is_same_v<Plan, NoPlan>) expect_tile(job, lane);
-  load_directory<kKernel>(batch, job, shared.directories[stage], lane);
+  load_directory<kKernel>(batch, job, shared.directories[stage], lane, [&] {
+    if constexpr (!std::is_same_v<Plan, NoPlan>) expect_tile(job, lane);
+  });
   shared.ring.publish(stage);
 }
 

@@ -27,10 +27,10 @@ __device__ __forceinline__ bool record_is_good(uint32_t mode, uint32_t raw, uint
 }
 
 // Loads the directory of a tile, checks its records, adds it to the directory checksum, and tells every chunk where its variable part lies: by one warp,
-// a lane a chunk.
-template <uint32_t kKernel>
+// a lane a chunk. meanwhile() is called while the directory is on its way.
+template <uint32_t kKernel, class Meanwhile>
 __device__ __forceinline__ void load_directory(const Batch& batch, const TileJob& job, TileDirectory& directory,
-                                               uint32_t lane) {
+                                               uint32_t lane, const Meanwhile& meanwhile) {
   const EntryPlan& entry = job.entry;
   const uint32_t c = lane, chunk = job.tile * kTileChunks + c, frame_tile = entry.first_tile + job.tile;
   const bool present = c < job.chunk_count;
@@ -42,6 +42,7 @@ __device__ __forceinline__ void load_directory(const Batch& batch, const TileJob
   const uint64_t tile_record = entry.tile_records + uint64_t{4} * job.tile;
   const uint32_t start = ptx::load_4(tile_record),
                  next = frame_tile + 1 < entry.frame_tiles ? ptx::load_4(tile_record + 4) : entry.spill_words;
+  meanwhile();
 
   // Every tile's record follows from that of the tile before it, so all are right if each is.
   const uint32_t words = record & 0xff, through = ptx::scan_add(words), total = ptx::from_lane(through, 31);

@@ -168,7 +168,7 @@ __device__ __forceinline__ uint32_t prepare_decode(const View& view, DecodeTile&
   cuda::prepare_tile(view, tile.job, Coding::kernel, number, tile_count(view), lane, [](uint32_t) {});
   const uint32_t chunks =
       tile.job.chunk_count <= kTileChunks && tile.job.tensor.mode == Coding::mode ? tile.job.chunk_count : 0;
-  if (chunks != 0) cuda::load_directory<Coding::kernel>(view, tile.job, tile.directory, lane);
+  if (chunks != 0) cuda::load_directory<Coding::kernel>(view, tile.job, tile.directory, lane, [] {});
   if (lane == 0) tile.chunks = chunks;
   __syncwarp();
   return chunks;

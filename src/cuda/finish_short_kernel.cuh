@@ -10,7 +10,7 @@
 namespace splitzip::cuda {
 
 constexpr uint32_t kShortTiles = 2560;    // of a short call, at most
-constexpr uint32_t kTilesOfABlock = 256;  // where there are more, several blocks order the spills
+constexpr uint32_t kTilesOfABlock = 384;  // where there are more, several blocks order the spills
 constexpr uint32_t kShortFinishThreads = 512;
 
 struct ShortFinish {
@@ -63,21 +63,67 @@ __device__ inline void for_each_tile(const Batch& batch, ShortFinish& shared, ui
   }
 }
 
+// Spilled words of all frames in order, several of a thread at a time.
+template <uint32_t kTogether>
+class SpilledWords {
+ public:
+  // `starts`: of the tiles' words, with an end.
+  __device__ __forceinline__ SpilledWords(const Batch& batch, ShortFinish& shared, const uint32_t* starts,
+                                          uint32_t tiles)
+      : batch_(batch), shared_(shared), starts_(starts), tiles_(tiles) {}
+
+  // Words first, first + step, ...
+  __device__ __forceinline__ void load(uint32_t first, uint32_t step) {
+    uint32_t tile[kTogether] = {};  // the last one that begins there or before
+    for (uint32_t n = tiles_; n > 1;) {
+      const uint32_t half = n / 2;
+#pragma unroll
+      for (uint32_t k = 0; k < kTogether; ++k) {
+        if (starts_[tile[k] + half] <= first + k * step) tile[k] += half;
+      }
+      n -= half;
+    }
+#pragma unroll
+    for (uint32_t k = 0; k < kTogether; ++k) {
+      const uint32_t word = first + k * step;
+      const FramePlan& frame = frame_of(batch_, shared_, tile[k]);
+      to_[k] = 0;
+      if (word >= starts_[tiles_] || frame.found.error != 0) continue;  // no word, or it does not fit
+      to_[k] = frame.data + frame.known_bytes + uint64_t{4} * (word - starts_[frame.tiles_before]);
+      x_[k] = batch_.staging[uint64_t{tile[k]} * batch_.staging_words + (word - starts_[tile[k]])];
+    }
+  }
+  __device__ __forceinline__ void store() const {
+#pragma unroll
+    for (uint32_t k = 0; k < kTogether; ++k) {
+      if (to_[k] != 0) ptx::store_4(to_[k], x_[k]);
+    }
+  }
+
+ private:
+  const Batch& batch_;
+  ShortFinish& shared_;
+  const uint32_t* starts_;
+  uint32_t tiles_;
+  uint64_t to_[kTogether];
+  uint32_t x_[kTogether];
+};
+
 __global__ void __launch_bounds__(kShortFinishThreads, 1)
     finish_short_encode_kernel(const __grid_constant__ Batch batch) {
-  constexpr uint32_t kWarps = kShortFinishThreads / 32, kTogether = 8;
+  constexpr uint32_t kTogether = 4;
   __shared__ ShortFinish shared;
-  __shared__ uint32_t starts[kShortTiles + 1], warp_words[kWarps];  // of the tiles' words in the spills of all frames
+  __shared__ uint32_t starts[kShortTiles + 1], warp_words[kShortFinishThreads / 32];
   const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   // Every block writes the same bytes, here and among the tile records.
   plan_frames(batch, shared, [&](FramePlan& frame, const EntryPlan& entry, const TensorRecord& tensor) {
     write_entry(batch, frame, entry, tensor);
   });
-  const uint32_t tiles = shared.plan.count_tiles(batch);
+  const uint32_t tiles = shared.plan.count_tiles(batch), tile_warps = min((tiles + 31) / 32, kShortFinishThreads / 32);
   ptx::wait_for_previous_grid();
   ptx::allow_next_grid();
 
-  // Where each tile's words begin.
+  // Where each tile's words begin in the spills of all frames.
   uint32_t words_before = 0;
   for_each_tile(batch, shared, tiles, [&](uint32_t tile, FramePlan& frame) {
     uint32_t words = 0;
@@ -85,57 +131,35 @@ __global__ void __launch_bounds__(kShortFinishThreads, 1)
     if (tile < tiles && frame.live != 0) words = batch.remainders[tile], found = batch.tile_found[tile];
     const uint32_t through = ptx::scan_add(words);
     if (lane == 31) warp_words[warp] = through;
+    add_found(frame, found);
     __syncthreads();
     uint32_t start = words_before + through - words;
-    for (uint32_t w = 0; w < kWarps; ++w) {
-      if (w < warp) start += warp_words[w];
-      words_before += warp_words[w];
+#pragma unroll 4
+    for (uint32_t w = 0; w < tile_warps; ++w) {
+      const uint32_t of_warp = warp_words[w];
+      if (w < warp) start += of_warp;
+      words_before += of_warp;
     }
     if (tile < tiles) starts[tile] = start;
-    add_found(frame, found);
     __syncthreads();
   });
   if (threadIdx.x == 0) starts[tiles] = words_before;
-  __syncthreads();
   if (threadIdx.x < batch.frame_count) {
     FramePlan& frame = shared.frames[threadIdx.x];
     if (frame.live != 0) {
-      frame.spill_words = starts[frame.tiles_before + frame.tile_count] - starts[frame.tiles_before];
+      const auto start = [&](uint32_t tile) { return tile < tiles ? starts[tile] : words_before; };
+      frame.spill_words = start(frame.tiles_before + frame.tile_count) - start(frame.tiles_before);
       if (frame.known_bytes + uint64_t{4} * frame.spill_words > frame.capacity)
         fail(frame.found, SPLITZIP_ERROR_OUTPUT_TOO_SMALL);
     }
   }
   __syncthreads();
 
-  // The words themselves, several of a thread on their way at a time.
+  // The words themselves; while the first are on their way, tile records, in the frame and in the directory checksum.
+  SpilledWords<kTogether> spilled(batch, shared, starts, tiles);
   const uint32_t step = gridDim.x * kShortFinishThreads;
-  for (uint32_t first = blockIdx.x * kShortFinishThreads + threadIdx.x; first < words_before;
-       first += kTogether * step) {
-    uint64_t to[kTogether];
-    uint32_t x[kTogether];
-#pragma unroll
-    for (uint32_t k = 0; k < kTogether; ++k) {
-      to[k] = 0;
-      const uint32_t word = first + k * step;
-      if (word >= words_before) continue;
-      uint32_t tile = 0;  // the last one that begins there or before
-      for (uint32_t n = tiles; n > 1;) {
-        const uint32_t half = n / 2;
-        if (starts[tile + half] <= word) tile += half;
-        n -= half;
-      }
-      const FramePlan& frame = frame_of(batch, shared, tile);
-      if (frame.found.error != 0) continue;  // it does not fit
-      to[k] = frame.data + frame.known_bytes + uint64_t{4} * (word - starts[frame.tiles_before]);
-      x[k] = batch.staging[uint64_t{tile} * batch.staging_words + (word - starts[tile])];
-    }
-#pragma unroll
-    for (uint32_t k = 0; k < kTogether; ++k) {
-      if (to[k] != 0) ptx::store_4(to[k], x[k]);
-    }
-  }
-
-  // Tile records, in the frame and in the directory checksum.
+  uint32_t first = blockIdx.x * kShortFinishThreads + threadIdx.x;
+  spilled.load(first, step);
   for_each_tile(batch, shared, tiles, [&](uint32_t tile, FramePlan& frame) {
     Findings found{};
     if (tile < tiles && frame.live != 0) {
@@ -145,6 +169,12 @@ __global__ void __launch_bounds__(kShortFinishThreads, 1)
     }
     add_found(frame, found);
   });
+  for (;;) {
+    spilled.store();
+    first += kTogether * step;
+    if (first >= words_before) break;
+    spilled.load(first, step);
+  }
   __syncthreads();
   if (gridDim.x > 1) {
     if (threadIdx.x == 0) shared.last = ptx::add_ordered(&batch.state->finished_blocks, 1) == gridDim.x - 1;

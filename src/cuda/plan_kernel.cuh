@@ -76,12 +76,9 @@ __global__ void __launch_bounds__(kPlanThreads) plan_kernel(const __grid_constan
   __shared__ EntryStage stages[kPlanThreads / 32];
   const uint32_t entry_count = batch.frame_count * batch.tensor_count, lane = threadIdx.x % 32, warp = threadIdx.x / 32,
                  warps = kPlanThreads / 32;
-  // A warp stores its entries a few at a time: of a small batch no warp has more.
-  const uint32_t of_warp = entry_count <= warps * kStoredTogether ? kStoredTogether : 32u;
-  const auto entry_after = [&](uint32_t first) { return lane < of_warp ? first + warp * of_warp + lane : UINT32_MAX; };
   EntryInput input{};  // kept for the second pass, if a thread has but one entry
-  if (entry_after(0) < entry_count) {
-    load_tensor(batch, entry_after(0), input);
+  if (threadIdx.x < entry_count) {
+    load_tensor(batch, threadIdx.x, input);
     expect_request(batch, input.frame, input.tensor);
   }
   ptx::wait_for_previous_grid();
@@ -94,7 +91,7 @@ __global__ void __launch_bounds__(kPlanThreads) plan_kernel(const __grid_constan
   // Shape of every entry, and its place by running sums over the whole batch.
   Totals carry{};
   for (uint32_t first = 0; first < entry_count; first += kPlanThreads) {
-    const uint32_t e = entry_after(first);
+    const uint32_t e = first + threadIdx.x;
     const bool present = e < entry_count;
     Totals mine{};
     if (present) {
@@ -103,7 +100,7 @@ __global__ void __launch_bounds__(kPlanThreads) plan_kernel(const __grid_constan
       mine = {input.shape.chunk_count, input.shape.tile_count, input.shape.section_bytes()};
     }
     Totals total;
-    const Totals after = carry + scan_block(mine, warps, warp_totals, total);
+    const Totals after = carry + scan_block(mine, min((entry_count - first + 31) / 32, warps), warp_totals, total);
     if (first + kPlanThreads < entry_count) __syncthreads();  // all have read them
     carry = carry + total;
     if (present) {
@@ -127,15 +124,15 @@ __global__ void __launch_bounds__(kPlanThreads) plan_kernel(const __grid_constan
   __syncthreads();
 
   // Addresses of every entry.
-  for (uint32_t first = of_warp * warp; first < entry_count; first += kPlanThreads) {
-    const uint32_t e = first + lane, count = min(of_warp, entry_count - first);
+  for (uint32_t first = 32 * warp; first < entry_count; first += kPlanThreads) {
+    const uint32_t e = first + lane;
     EntryPlan entry{};
-    if (lane < count) {
+    if (e < entry_count) {
       if (entry_count > kPlanThreads) load_tensor(batch, e, input), load_rows(batch, input);
       plan_entry(batch, input.record, input.request, input.rows, input.frame, input.tokens, input.shape, sums[e],
                  frames[input.frame], entry);
     }
-    store_entries(batch.entries + first, count, entry, stages[warp], lane);
+    store_entries(batch.entries + first, min(32u, entry_count - first), entry, stages[warp], lane);
   }
 
   // Frames, by the last threads first, which have no entries of a small batch.
@@ -143,8 +140,7 @@ __global__ void __launch_bounds__(kPlanThreads) plan_kernel(const __grid_constan
     batch.frames[f] = plan_frame(batch, f, frames[f]);
 
   // The entry of every tile, a warp an entry: by the warps that have no entry of their own to work on, if there are enough.
-  const uint32_t entry_warps = (entry_count + of_warp - 1) / of_warp,
-                 first_warp = entry_warps <= warps / 2 ? entry_warps : 0;
+  const uint32_t entry_warps = (entry_count + 31) / 32, first_warp = entry_warps <= warps / 2 ? entry_warps : 0;
   for (uint32_t e = warp - first_warp; warp >= first_warp && e < entry_count; e += warps - first_warp) {
     const uint32_t end = min(e + 1 < entry_count ? sums[e + 1].tiles : carry.tiles, tile_count);
     fill_words(batch.tile_entries, min(sums[e].tiles, end), end, e, lane);
