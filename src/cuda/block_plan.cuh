@@ -32,34 +32,26 @@ struct BlockPlan {
 template <class Await, class Use>
 __device__ __forceinline__ void plan_block(const Batch& batch, BlockPlan& plan, const Await& await, const Use& use) {
   const uint32_t e = threadIdx.x, entries = batch.frame_count * batch.tensor_count;
-  const uint32_t frame = batch.by_tensor_count.divide(e);
-  TensorRecord tensor;
-  if (e < entries) tensor = load_at_once(batch.tensors[e - frame * batch.tensor_count], ptx::load_8);
-  expect_request(batch, frame, e - frame * batch.tensor_count);
+  EntryInput input;
+  if (e < entries) {
+    load_tensor(batch, e, input);
+    expect_request(batch, input.frame, input.tensor);
+  }
   await();
-  splitzip_cuda_request request;
-  splitzip_cuda_rows rows;
-  uint32_t tokens = 0, status = SPLITZIP_OK;
-  EntrySizes shape;
   Totals mine{};
   if (e < batch.frame_count) plan.errors[e] = 0;
   if (e < entries) {
-    request = load_at_once(batch.requests[frame], ptx::load_8);
-    rows = load_at_once(rows_of(batch, tensor, frame), ptx::load_8);
-    tokens = check_rows(tensor, request, rows, status);
-    shape = size_entry(tensor, tokens);
-    mine = {shape.chunk_count, shape.tile_count, shape.section_bytes()};
+    load_rows(batch, input);
+    mine = {input.shape.chunk_count, input.shape.tile_count, input.shape.section_bytes()};
   }
   Totals all;
   const Totals before = scan_block(mine, (entries + 31) / 32, plan.warps, all) - mine;
   if (e < entries) plan.before[e] = before;
   if (e == 0) plan.before[entries] = all;
-  if (status != SPLITZIP_OK) atomicMax(&plan.errors[frame], kErrorKey - status);
+  if (e < entries && input.status != SPLITZIP_OK) atomicMax(&plan.errors[input.frame], kErrorKey - input.status);
   __syncthreads();
   if (e < entries) {
-    use(e, [&](EntryPlan& entry) {
-      plan_entry(batch, tensor, request, rows, frame, tokens, shape, before, plan.frame_sums(batch, frame), entry);
-    });
+    use(e, [&](EntryPlan& entry) { plan_entry(batch, input, before, plan.frame_sums(batch, input.frame), entry); });
   }
   __syncthreads();
 }

@@ -141,16 +141,22 @@ std::uint32_t count_blocks(const splitzip_cuda_table& table, const splitzip_cuda
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(wanted, 1, std::uint64_t{sms} * on_each));
 }
 
+const KernelTuning* tuning_of_kernels(const Launches& launches, bool decoding, bool short_call) {
+  if (short_call) return decoding ? launches.short_decode : launches.short_encode;
+  return decoding ? launches.decode : launches.encode;
+}
+
 /// Whether the blocks begin with all tiles that there can be, and can plan them by themselves.
 bool is_short(const splitzip_cuda_table& table, const splitzip_cuda_batch& in, const Batch& batch) {
   if (batch.budgets != 0 || batch.frame_count > kShortFrames ||
       std::uint64_t{batch.frame_count} * batch.tensor_count > kShortEntries || batch.tile_capacity > kShortTiles)
     return false;
+  const KernelTuning* const tuning = tuning_of_kernels(table.launches, batch.decoding != 0, true);
   for (std::uint32_t k = 0; k < kKernels; ++k) {
     if (!table.has_kernel[k]) continue;
     if (k >= kShortKernels) return false;
-    const KernelTuning& tuning = (batch.decoding != 0 ? table.launches.short_decode : table.launches.short_encode)[k];
-    if (tuning.stages * count_blocks(table, in, batch.tile_capacity, tuning.blocks) < batch.tile_capacity) return false;
+    if (tuning[k].stages * count_blocks(table, in, batch.tile_capacity, tuning[k].blocks) < batch.tile_capacity)
+      return false;
   }
   return true;
 }
@@ -180,10 +186,9 @@ splitzip_status run(const splitzip_cuda_table* table, const splitzip_cuda_batch*
   if (status != SPLITZIP_OK) return status;
   const Launches& launches = table->launches;
   const Launcher launch{stream, launches.overlap};
-  batch.short_call = is_short(*table, *in, batch);
-  const bool brief = batch.short_call != 0;
-  const KernelTuning* const tuning = brief ? (decoding ? launches.short_decode : launches.short_encode)
-                                           : (decoding ? launches.decode : launches.encode);
+  const bool short_call = is_short(*table, *in, batch);
+  batch.short_call = short_call;
+  const KernelTuning* const tuning = tuning_of_kernels(launches, decoding, short_call);
   const auto blocks_of = [&](std::uint32_t k) {
     return count_blocks(*table, *in, batch.tile_capacity, tuning[k].blocks);
   };
@@ -191,11 +196,11 @@ splitzip_status run(const splitzip_cuda_table* table, const splitzip_cuda_batch*
     if (table->has_kernel[k]) batch.dealt_tiles = std::max(batch.dealt_tiles, tuning[k].stages * blocks_of(k));
   }
   batch.dealt_tiles = std::min(batch.dealt_tiles, batch.tile_capacity);
-  bool ok = batch.short_call != 0 || launch(plan_kernel, 1, kPlanThreads, batch);
+  bool ok = short_call || launch(plan_kernel, 1, kPlanThreads, batch);
   for (std::uint32_t k = 0; k < kKernels; ++k) {
     if (!table->has_kernel[k]) continue;
-    ok = ok &&
-         launch(decoding ? decode_kernel_of(k, brief) : encode_kernel_of(k, brief), blocks_of(k), kBlockThreads, batch);
+    const TileKernel kernel = decoding ? decode_kernel_of(k, short_call) : encode_kernel_of(k, short_call);
+    ok = ok && launch(kernel, blocks_of(k), kBlockThreads, batch);
   }
   return ok && launch_finish(launch, *table, *in, batch) ? SPLITZIP_OK : SPLITZIP_ERROR_DEVICE;
 }

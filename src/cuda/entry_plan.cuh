@@ -105,6 +105,31 @@ __device__ inline const splitzip_cuda_rows& rows_of(const Batch& batch, const Te
   return batch.rows[uint64_t{frame} * batch.list_count + (batch.list_count > 1 ? tensor.row_list : 0)];
 }
 
+// What is planned for an entry before its place is known.
+struct EntryInput {
+  TensorRecord record;
+  splitzip_cuda_request request;
+  splitzip_cuda_rows rows;
+  uint32_t frame, tensor;
+  uint32_t tokens;  // that are to be coded
+  uint32_t status;
+  EntrySizes shape;
+};
+
+// The table's part of an entry.
+__device__ inline void load_tensor(const Batch& batch, uint32_t e, EntryInput& input) {
+  input.frame = batch.by_tensor_count.divide(e), input.tensor = e - input.frame * batch.tensor_count;
+  input.record = load_at_once(batch.tensors[input.tensor], ptx::load_8);
+}
+
+// The call's part.
+__device__ inline void load_rows(const Batch& batch, EntryInput& input) {
+  input.request = load_at_once(batch.requests[input.frame], ptx::load_8);
+  input.rows = load_at_once(rows_of(batch, input.record, input.frame), ptx::load_8);
+  input.tokens = check_rows(input.record, input.request, input.rows, input.status);
+  input.shape = size_entry(input.record, input.tokens);
+}
+
 // What is known of a frame as a whole.
 struct FrameTotals {
   Totals all;
@@ -150,9 +175,9 @@ __device__ inline FramePlan plan_frame(const Batch& batch, uint32_t f, const Fra
 }
 
 // Addresses of an entry that has `sum` before it in the batch.
-__device__ inline void plan_entry(const Batch& batch, const TensorRecord& tensor, const splitzip_cuda_request& request,
-                                  const splitzip_cuda_rows& rows, uint32_t f, uint32_t tokens, const EntrySizes& shape,
-                                  const Totals& sum, const FrameSums& frame, EntryPlan& entry) {
+__device__ inline void plan_entry(const Batch& batch, const EntryInput& input, const Totals& sum,
+                                  const FrameSums& frame, EntryPlan& entry) {
+  const auto& [tensor, request, rows, f, t, tokens, wrong, shape] = input;
   const uint64_t data = reinterpret_cast<uint64_t>(request.frame);
   const FrameTotals total = total_frame(batch, request, frame);
   const DirectoryShape& directory = total.directory;

@@ -10,31 +10,6 @@ namespace splitzip::cuda {
 constexpr uint32_t kPlanThreads = 256;
 constexpr uint32_t kNearEntries = 1024, kNearFrames = 256;  // batches up to this size are planned in shared memory
 
-// What is planned for an entry before its place is known.
-struct EntryInput {
-  TensorRecord record;
-  splitzip_cuda_request request;
-  splitzip_cuda_rows rows;
-  uint32_t frame, tensor;
-  uint32_t tokens;  // that are to be coded
-  uint32_t status;
-  EntrySizes shape;
-};
-
-// The table's part of an entry.
-__device__ inline void load_tensor(const Batch& batch, uint32_t e, EntryInput& input) {
-  input.frame = batch.by_tensor_count.divide(e), input.tensor = e - input.frame * batch.tensor_count;
-  input.record = load_at_once(batch.tensors[input.tensor], ptx::load_8);
-}
-
-// The call's part.
-__device__ inline void load_rows(const Batch& batch, EntryInput& input) {
-  input.request = load_at_once(batch.requests[input.frame], ptx::load_8);
-  input.rows = load_at_once(rows_of(batch, input.record, input.frame), ptx::load_8);
-  input.tokens = check_rows(input.record, input.request, input.rows, input.status);
-  input.shape = size_entry(input.record, input.tokens);
-}
-
 // Sets words [first, end) to x, by one warp.
 __device__ inline void fill_words(uint32_t* words, uint32_t first, uint32_t end, uint32_t x, uint32_t lane) {
   const uint64_t address = reinterpret_cast<uint64_t>(words);
@@ -129,8 +104,7 @@ __global__ void __launch_bounds__(kPlanThreads) plan_kernel(const __grid_constan
     EntryPlan entry{};
     if (e < entry_count) {
       if (entry_count > kPlanThreads) load_tensor(batch, e, input), load_rows(batch, input);
-      plan_entry(batch, input.record, input.request, input.rows, input.frame, input.tokens, input.shape, sums[e],
-                 frames[input.frame], entry);
+      plan_entry(batch, input, sums[e], frames[input.frame], entry);
     }
     store_entries(batch.entries + first, min(32u, entry_count - first), entry, stages[warp], lane);
   }
