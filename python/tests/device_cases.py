@@ -11,13 +11,16 @@ from transfer_cases import Tensor, some_tensors
 class DeviceTensor(Tensor):
     """Some of its two sides are in the GPU's memory; `Side.pool` is then what they held when it was last looked."""
 
-    def place(self, device, *sides):
-        self.on_device = {}
+    @classmethod
+    def of(cls, tensor, device, *sides):
+        """Makes one of the tensor, with these sides on that GPU."""
+        tensor.__class__ = cls
+        tensor.on_device = {}
         for side in sides:
             memory = cuda.Memory(side.pool.nbytes, device)
             cuda.copy(memory, side.pool.view(np.uint16))
-            self.on_device[id(side)] = cuda.Array(memory, 0, side.pool.shape, "<u2")
-        return self
+            tensor.on_device[id(side)] = cuda.Array(memory, 0, side.pool.shape, "<u2")
+        return tensor
 
     def part(self, side, codebook=None):
         array = self.on_device.get(id(side))
@@ -35,11 +38,10 @@ def device_tensors(seed, where=("source", "target"), device=0, **most):
     """`some_tensors` with the sides `where` on that GPU, or for ("mixed",) those of the first tensors alone."""
     tensors = some_tensors(np.random.default_rng(seed), **most)
     for number, tensor in enumerate(tensors):
-        tensor.__class__ = DeviceTensor
         sides = {"source": tensor.source, "target": tensor.target}
         # The first tensors of "mixed" have both sides on the GPU, the others none.
         names = where if where != ("mixed",) else ("source", "target") * (number < 2)
-        tensor.place(device, *(sides[name] for name in names))
+        DeviceTensor.of(tensor, device, *(sides[name] for name in names))
     return tensors
 
 

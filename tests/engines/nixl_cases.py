@@ -21,6 +21,5 @@ def request_of(number: int, device: int | None = None) -> list[Tensor]:
     rng = np.random.default_rng(number)
     tensors = [Tensor(rng, key, 4000) for key in range(8)] if number == LONG else some_tensors(rng, most_tokens=3000)
     for tensor in tensors:
-        tensor.__class__ = DeviceTensor
-        tensor.place(device or 0, *((tensor.source, tensor.target) if device is not None else ()))
+        DeviceTensor.of(tensor, device or 0, *((tensor.source, tensor.target) if device is not None else ()))
     return tensors
