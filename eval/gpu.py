@@ -7,6 +7,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 
 from . import caches
 from .page import SCRIPTS
@@ -15,13 +16,21 @@ import gpu_report  # isort: skip  of bench/scripts, which page has made known
 import link_report  # isort: skip
 
 SERVING = SCRIPTS.parent / "serving"
-NO_DEVICE = 77  # the programs' status
 
 
 def missing(*modules):
     """Why a script cannot run; nothing if it can."""
     names = [name for name in modules if importlib.util.find_spec(name) is None]
     return f"there is no {', no '.join(names)}" if names else None
+
+
+def nvcomp():
+    """Options that name nvCOMP's library where its Python package is installed; without them cuda_bench asks the loader."""
+    found = importlib.util.find_spec("nvidia")
+    for folder in found.submodule_search_locations if found else ():
+        for path in pathlib.Path(folder).glob("libnvcomp/lib*/libnvcomp.so.6"):
+            return ["--nvcomp", path]
+    return []
 
 
 def scripts(clone):
@@ -51,8 +60,10 @@ class Runs:
             return
         print(what, flush=True)
         path = self.folder / f"{len(self.files)}.json"
+        start = time.monotonic()
         done = subprocess.run([*map(str, command), "--json", str(path)], check=False)
-        if done.returncode == NO_DEVICE or (needed and not path.exists()):
+        print(f"{what}: {time.monotonic() - start:.0f} s", flush=True)
+        if needed and not path.exists():
             sys.exit(f"{what}: nothing was measured")
         if done.returncode:
             print(f"{what}: status {done.returncode}; what it wrote before is taken", flush=True)
@@ -71,7 +82,7 @@ def measure(specifications, build, name):
             model = caches.load_model(model_name, files.split(","), folder)
             kv += ["--kv", f"{model.name}={model.calibration.path},{model.test.path}"]
         codecs = Runs(folder)
-        codecs.run("codecs on one GPU", build / "bench" / "cuda" / "cuda_bench", *kv, needed=True)
+        codecs.run("codecs on one GPU", build / "bench" / "cuda" / "cuda_bench", *kv, *nvcomp(), needed=True)
         for what, why_not, command in scripts(os.environ.get("SPLITZIP_PAPER_CODE")):
             codecs.run(what, sys.executable, "-B", *command, *kv, why_not=why_not)
         gpu_report.merge(name, codecs.files)

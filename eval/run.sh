@@ -12,8 +12,8 @@
 #
 # It needs a C++20 compiler, CMake, Ninja and Python 3.10; CONTRIBUTING.md names the packages. Of the other codecs it measures those
 # that eval/requirements.txt can install; with zipnn and torch in the environment (build/eval) it measures ZipNN, too. Where there are a GPU
-# and nvcc 13, it measures there first: nvCOMP if the loader finds it; with torch in the environment the paper's code, and DFloat11 if it
-# is installed, too; with two GPUs transfers between them.
+# and nvcc 13, it measures there first: nvCOMP if its package nvidia-libnvcomp-cu13 is in the environment or the loader finds it; with
+# torch in the environment the paper's code, and DFloat11 if it is installed, too; with two GPUs transfers between them.
 set -eu
 case "${1-}" in -h | --help) sed -n '4,/^set /s/^#\( \|$\)//p' "$0" && exit ;; esac
 here=$(cd "$(dirname "$0")/.." && pwd)
