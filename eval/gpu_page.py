@@ -15,6 +15,15 @@ def attainable(copy, ratio):
     return 2 * copy / (1 + 1 / ratio)
 
 
+def measured(bench_results, group):
+    """Rows of a group of cuda_bench, each with cells: encode and decode in GB/s, and where that was measured."""
+    for path in sorted(bench_results.glob("cuda-*.json")):
+        for row in json.loads(path.read_text())["rows"]:
+            if row["group"] == group and "failure" not in row:
+                speeds = [f"{row['bytes'] / row[way]['us'][1] / 1000:,.0f}" for way in ("encode", "decode")]
+                yield row, [*speeds, f"`{path.name}`"]
+
+
 def roofline(bench_results, images):
     paths = sorted(bench_results.glob("cuda-*.json"))
     if not paths:

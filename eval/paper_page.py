@@ -229,7 +229,7 @@ def table7(result):
 
 
 def table8(bench_results):
-    text = "## Table 8: width of vectors\n\n" + made_by("`bench/micro/cpu_bench`, [cpu.md](cpu.md)")
+    text = "## Table 8: width of vectors\n\n" + made_by("`bench/micro/cpu_bench`, [cpu.md](cpu.md); `cuda_bench --only widths`")
     rows = []
     for path in sorted(bench_results.glob("cpu-*.json")):
         measured = json.loads(path.read_text())
@@ -241,12 +241,15 @@ def table8(bench_results):
             if usual and not case["unit_tokens"] and not case["page_tokens"] and case["mode"] in ("tiered", "fixed4"):
                 speeds = [f"{case['bytes'] / case[f'{way}_ns']:.2f}" for way in ("encode", "decode")]
                 rows.append([case["mode"], case["target"], *speeds, f"`{path.name}`"])
+    for row, cells in gpu_page.measured(bench_results, "widths"):
+        rows.append([row["codec"], f"GPU, rows at {row['layout']}", *cells])
     before, after = published.QUAD64_ENCODE
     rows += [
         ["Quad64 (cited, H200)", label, speed, "-", "cited"] for label, speed in (("without", before), ("with", after))
     ]
     text += "The paper's Quad64 takes four values as one word. The same question on a CPU is which instructions: "
-    text += "GB/s of BF16, one thread:\n\n"
+    text += "GB/s of BF16, one thread. On a GPU it is how wide values are loaded and stored: rows that start at vectors "
+    text += "of 16 bytes by vectors, any others value by value, by kernels of their own:\n\n"
     return text + table(["mode", "instructions", "encode", "decode", "where"], rows)
 
 
@@ -301,7 +304,7 @@ def figure5(result, images):
     return text + picture(images, "evaluation-coverage.svg", "Coverage by layer", image)
 
 
-def figure6(result, images):
+def figure6(result, bench_results, images):
     series = [
         (name, [(row["chunk"], row["ratio"]) for row in model["figure6"]]) for name, model in result["models"].items()
     ]
@@ -318,12 +321,21 @@ def figure6(result, images):
     text += "chunk, which the paper's formula leaves out. "
     text += "From 1024 values on the ratio hardly changes; the paper takes 1024. So does this library (2048 for "
     text += "types of one byte), whose `fixed4` needs no "
-    text += "positions but keeps a checksum of each chunk. The speeds of the paper's figure are not reproduced "
-    text += "here:\n\n"
-    return text + picture(images, "evaluation-chunks.svg", "Ratio by chunk size", image)
+    text += "positions but keeps a checksum of each chunk:\n\n"
+    text += picture(images, "evaluation-chunks.svg", "Ratio by chunk size", image)
+    rows = [
+        [row["layout"], row["codec"], f"{row['ratio']:.3f}", *cells]
+        for row, cells in gpu_page.measured(bench_results, "units")
+    ]
+    if not rows:
+        return text
+    text += "Measured on a GPU (`cuda_bench --only units`): the chunk is part of the format here, but units, which can be "
+    text += "decoded alone, may be smaller. A chunk of theirs is one of so many bytes, with a checksum and a place in the "
+    text += "directory of its own. GB/s:\n\n"
+    return text + table(["unit", "mode", "ratio", "encode", "decode", "where"], rows)
 
 
-def types(result):
+def types(result, bench_results):
     names = list(result["models"])
     rows = []
     shown = {"fp8_e5m2": "FP8 E5M2", "fp8_e4m3": "FP8 E4M3", "fp16": "FP16"}
@@ -338,10 +350,19 @@ def types(result):
             rows.append([shown[kind], f"`{mode}`", *[f"{cell[f'{mode}_ratio']:.3f}" for cell in found]])
     cited = published.FP8_E5M2
     text = "## FP8 and FP16\n\n" + made_by()
-    text += f"Casts of the same caches. Cited for FP8 E5M2: ratio {cited['ratio']}, escape rate {cited['escapes']} "
-    text += f"%, encode {cited['encode']} and decode "
-    text += f"{cited['decode']} GB/s on a H200:\n\n"
-    return text + table(["type", "code", *names], rows)
+    text += f"Casts of the same caches. Cited for FP8 E5M2: ratio {cited['ratio']}, escape rate {cited['escapes']} %:\n\n"
+    text += table(["type", "code", *names], rows)
+    rows = []
+    for row, cells in gpu_page.measured(bench_results, "types"):
+        model, _, kind = row["data"].partition(" as ")
+        if kind.startswith("fp8") and row.get("checksums") is not False:
+            code = f"`{row['codec']}`" if row["codec"] in ("fixed4", "tiered") else f"nvCOMP {row['codec']}"
+            rows.append([shown[kind], model, code, f"{row['ratio']:.3f}", *cells])
+    if not rows:
+        return text
+    rows.append(["FP8 E5M2", "Qwen3-32B", "SplitZip", cited["ratio"], cited["encode"], cited["decode"], "cited: H200"])
+    text += "Speeds, GB/s, by [`cuda_bench`](benchmarks.md), with checksums; its frames are of all tensors together:\n\n"
+    return text + table(["type", "cache", "code", "ratio", "encode", "decode", "where"], rows)
 
 
 def write(result, bench_results, images):
@@ -355,4 +376,4 @@ def write(result, bench_results, images):
         + table7(result)
     )
     text += table8(bench_results) + gpu_page.roofline(bench_results, images) + gpu_page.transfers(bench_results)
-    return text + figure5(result, images) + figure6(result, images) + types(result)
+    return text + figure5(result, images) + figure6(result, bench_results, images) + types(result, bench_results)

@@ -216,8 +216,8 @@ def limits_of_the_page(result):
         text += "(simulated above), and long contexts, were not at hand. "
     else:
         text += "what they do not cover was not measured. "
-    text += "The six models of the paper are generated data. Figures 2 to 4 of the paper and its end-to-end times "
-    text += "need GPUs and an engine; they are not here. Plans are predictions. "
+    text += "The six models of the paper are generated data. The paper's end-to-end times are of an engine between "
+    text += "machines, which were not at hand; what stands for them is in [links.md](links.md). Plans are predictions. "
     if not any(made["codec"].startswith("GPU, `") for made in result["plans"]):
         text += "No plan for a GPU is built on a measurement of this library."
     return text.strip() + "\n\n"

@@ -29,11 +29,9 @@ __global__ void __launch_bounds__(kThreads) decode_probe(const uint4* __restrict
 
 __global__ void __launch_bounds__(kThreads)
     compare(const std::uint8_t* a, const std::uint8_t* b, std::size_t bytes, unsigned long long* different) {
-  const std::size_t words = bytes / 8, step = std::size_t{gridDim.x} * kThreads;
+  const std::size_t step = std::size_t{gridDim.x} * kThreads;
   unsigned long long count = 0;
-  for (std::size_t i = std::size_t{blockIdx.x} * kThreads + threadIdx.x; i < words; i += step)
-    count += reinterpret_cast<const unsigned long long*>(a)[i] != reinterpret_cast<const unsigned long long*>(b)[i];
-  if (blockIdx.x == 0 && threadIdx.x < bytes % 8) count += a[words * 8 + threadIdx.x] != b[words * 8 + threadIdx.x];
+  for (std::size_t i = std::size_t{blockIdx.x} * kThreads + threadIdx.x; i < bytes; i += step) count += a[i] != b[i];
   if (count != 0) atomicAdd(different, count);
 }
 

@@ -15,7 +15,7 @@ namespace splitzip::bench {
 inline constexpr std::size_t kProbeBytes = std::size_t{3} * 16 * 256;
 cudaError_t launch_probe(bool encoding, const void* from, void* to, std::size_t raw_bytes, cudaStream_t stream);
 
-/// Adds to *different the number of bytes, in words of 8, in which the two differ.
+/// Adds to *different the number of bytes in which the two differ.
 cudaError_t launch_compare(const void* a, const void* b, std::size_t bytes, unsigned long long* different,
                            cudaStream_t stream);
 

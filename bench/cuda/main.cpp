@@ -5,7 +5,8 @@
 //   cuda_bench --kv NAME=CALIBRATION.safetensors,TEST.safetensors [--kv ...] [options]
 //
 //     --nvcomp FILE      libnvcomp.so.6; without it, wherever the loader finds one, and no rows of nvCOMP if there is none
-//     --only GROUPS      of copy, probe, main, types, nvcomp, sizes, paged, content, budgets; comma-separated (copy is always measured: it gives L)
+//     --only GROUPS      of copy, probe, main, types, nvcomp, sizes, paged, units, widths, content, budgets; comma-separated
+//                        (copy is always measured: it gives L)
 //     --quick            the first cache alone, and the rows that matter most
 //     --max-size MIB     no row of more raw bytes (default: 1024)
 //     --max-sms N        for the CUDA codec
@@ -38,7 +39,8 @@ namespace {
 }
 
 bool is_group(const std::string& name) {
-  for (const char* group : {"copy", "probe", "main", "types", "nvcomp", "sizes", "paged", "content", "budgets"}) {
+  for (const char* group :
+       {"copy", "probe", "main", "types", "nvcomp", "sizes", "paged", "units", "widths", "content", "budgets"}) {
     if (name == group) return true;
   }
   return false;

@@ -77,6 +77,8 @@ class Run {
       large(wide, false);
       if (i != 0) continue;
       if (report_.wants("paged")) paged(wide);
+      if (report_.wants("units")) units(wide);
+      if (report_.wants("widths")) widths(wide);
       if (report_.wants("sizes")) sizes(wide);
       if (report_.wants("content")) contents(wide);
       if (report_.wants("budgets")) budgets(wide);
@@ -260,6 +262,31 @@ class Run {
       for (const bool checksums : {true, false}) {
         if (checksums || !arguments_.quick) add_splitzip("paged", workload, SPLITZIP_MODE_TIERED, checksums);
       }
+    }
+  }
+
+  /// What lies otherwise than usual in memory, both modes.
+  void placed(const std::string& group, const Cache& cache, const Placement& placement) {
+    Workload workload(cache, Content::kCache, placement, std::min(256 * kMiB, arguments_.max_bytes), 0);
+    for (const splitzip_mode mode : {SPLITZIP_MODE_TIERED, SPLITZIP_MODE_FIXED4})
+      add_splitzip(group, workload, mode, true);
+  }
+
+  /// Chunks that are not full: a unit has whole chunks of 2 KiB, and a last one of what is left.
+  void units(const Cache& cache) {
+    placed("units", cache, {.name = "32 KiB"});
+    for (std::uint32_t ranges = 1; ranges <= 32; ranges *= arguments_.quick ? 32 : 2) {
+      const std::string name = std::to_string(cache.row_bytes() / ranges) + " B";
+      placed("units", cache, {.name = name, .unit_tokens = 1, .ranges = ranges});
+    }
+  }
+
+  /// How wide values are loaded and stored: by vectors of 16 bytes where all rows start at one, else each by itself.
+  void widths(const Cache& cache) {
+    for (const std::uint32_t offset : {0U, 8U, 4U, 2U}) {
+      if (arguments_.quick && (offset == 8 || offset == 4)) continue;
+      const std::string name = offset == 0 ? "16 B vectors" : "16 B vectors + " + std::to_string(offset) + " B";
+      placed("widths", cache, {.name = name, .offset = offset});
     }
   }
 

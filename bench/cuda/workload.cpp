@@ -72,7 +72,11 @@ class Filler {
 
 Workload::Workload(const Cache& cache, Content content, const Placement& placement, std::uint64_t wanted,
                    std::uint64_t total, std::uint32_t tensor_count)
-    : data(cache.name), layout(placement.name), row_bytes_(cache.row_bytes()), page_tokens_(placement.page_tokens) {
+    : data(cache.name),
+      layout(placement.name),
+      row_bytes_(cache.row_bytes()),
+      page_tokens_(placement.page_tokens),
+      offset_(placement.offset) {
   const std::uint64_t count = tensor_count == 0 ? cache.tensors.size() : tensor_count;
   const std::uint64_t unit = page_tokens_ == 0 ? 1 : page_tokens_;  // pages are full
   tokens = static_cast<std::uint32_t>(std::max<std::uint64_t>(wanted / (count * row_bytes_ * unit), 1) * unit);
@@ -92,7 +96,7 @@ Workload::Workload(const Cache& cache, Content content, const Placement& placeme
     std::iota(pages.begin(), pages.end(), 0);
     for (std::size_t i = pages.size(); i > 1; --i) std::swap(pages[i - 1], pages[mix(i) % i]);
   }
-  host.resize(sets * bytes);
+  host.resize(offset_ + sets * bytes);
   fill(cache, content);
   source = DeviceBytes(host.size());
   source.upload(host.data(), host.size());
@@ -128,7 +132,8 @@ void Workload::fill(const Cache& cache, Content content) {
 std::vector<splitzip_layout> Workload::layouts_at(void* base) const {
   std::vector<splitzip_layout> layouts;
   for (std::size_t t = 0; t < tensors.size(); ++t) {
-    layouts.push_back(splitzip_layout_contiguous(static_cast<std::uint8_t*>(base) + t * region_bytes(), &tensors[t]));
+    auto* region = static_cast<std::uint8_t*>(base) + offset_ + t * region_bytes();
+    layouts.push_back(splitzip_layout_contiguous(region, &tensors[t]));
     layouts.back().page_tokens = page_tokens_;
     layouts.back().page_stride = static_cast<std::int64_t>(page_tokens_ * row_bytes_);
   }
@@ -138,11 +143,12 @@ std::vector<splitzip_layout> Workload::layouts_at(void* base) const {
 void Workload::check_destination(const Stream& stream) const {
   DeviceBytes counter(sizeof(unsigned long long));
   counter.fill(0);
-  check(launch_compare(source.data(), destination.data(), host.size(), counter.as<unsigned long long>(), stream),
+  check(launch_compare(source.data() + offset_, destination.data() + offset_, sets * bytes,
+                       counter.as<unsigned long long>(), stream),
         "comparison");
   stream.wait();
   const auto different = counter.download<unsigned long long>(1)[0];
-  if (different != 0) throw Failure(std::to_string(different) + " words of the decoded values differ");
+  if (different != 0) throw Failure(std::to_string(different) + " bytes of the decoded values differ");
 }
 
 }  // namespace splitzip::bench

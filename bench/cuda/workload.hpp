@@ -23,6 +23,7 @@ struct Placement {
   std::uint32_t page_tokens = 0;  // 0: contiguous; pages lie in random order
   std::uint32_t unit_tokens = 16;
   std::uint32_t ranges = 1;  // parts of a row that are units of their own
+  std::uint32_t offset = 0;  // bytes from an address of whole vectors to the rows
 };
 
 class Workload {
@@ -35,7 +36,7 @@ class Workload {
   std::uint64_t sets = 1, bytes = 0;  // bytes of a set
   std::uint32_t tokens = 0;           // of a set
   std::vector<splitzip_tensor> tensors;
-  std::vector<std::uint8_t> host;  // all sets
+  std::vector<std::uint8_t> host;  // all sets, after the placement's offset, as in source and destination
   DeviceBytes source, destination;
 
   std::vector<splitzip_layout> layouts_at(void* base) const;
@@ -51,9 +52,9 @@ class Workload {
  private:
   void fill(const Cache& cache, Content content);
 
-  std::uint64_t region_bytes() const { return pages.empty() ? bytes / tensors.size() : host.size() / tensors.size(); }
+  std::uint64_t region_bytes() const { return (pages.empty() ? bytes : sets * bytes) / tensors.size(); }
   std::uint64_t row_bytes_ = 0;
-  std::uint32_t page_tokens_ = 0;
+  std::uint32_t page_tokens_ = 0, offset_ = 0;
 };
 
 }  // namespace splitzip::bench

@@ -219,15 +219,31 @@ def render_sizes(rows):
     return text + table(["size", "tensors", "codec", "checksums", *SPEED_HEAD, "encode us", "decode us"], [cell for *_, cell in body])
 
 
-def render_contents(rows):
+def render_against_first(rows, group, title, column, text):
+    """Rows of a group, each with its speed by that of the group's first row of its mode."""
+    here = [row for row in rows if row["group"] == group]
     body = []
-    for row in [row for row in rows if row["group"] == "content"]:
-        usual = next(iter(named(rows, group="content", layout="as it is", codec=row["codec"], data=row["data"])), None)
-        body.append([row["layout"], row["codec"], *cells(row), *factors(row, usual)])
-    if not body:
-        return ""
-    text = "### Contents\n\nThe same cache with 1.23 % of its values changed so that they escape, and other contents; the last two columns are against the cache as it is:\n\n"
-    return text + table(["content", "mode", *SPEED_HEAD, "encode x", "decode x"], body)
+    for row in here:
+        first = next(r for r in here if r["codec"] == row["codec"])
+        body.append([row["layout"], row["codec"], *cells(row), *factors(row, None if "failure" in first else first)])
+    return f"### {title}\n\n{text}:\n\n" + table([column, "mode", *SPEED_HEAD, "encode x", "decode x"], body) if body else ""
+
+
+def render_contents(rows):
+    text = "The same cache with 1.23 % of its values changed so that they escape, and other contents; the last two columns are against the cache as it is"
+    return render_against_first(rows, "content", "Contents", "content", text)
+
+
+def render_units(rows):
+    text = "What can be decoded alone, 256 MiB in one piece: 16 tokens of 2 KiB as everywhere else, one token, and so many bytes of one. A chunk of 2 KiB is coded "
+    text += "as a whole, so that smaller units leave most of it empty; each has its own checksum and its own place in the directory. The last two columns are against 32 KiB"
+    return render_against_first(rows, "units", "Units", "unit", text)
+
+
+def render_widths(rows):
+    text = "Rows that start at vectors of 16 bytes are loaded and stored by vectors; if one does not, each value of the tensor is by itself. The same 256 MiB at addresses "
+    text += "that are so many bytes after a vector; the frames are the same bytes, and the last two columns are against vectors"
+    return render_against_first(rows, "widths", "Widths", "rows at", text)
 
 
 def render_budgets(rows):
@@ -256,7 +272,7 @@ def render(result):
         text += f"Probe: {speed(row, 'encode'):,.0f} GB/s as an encoder ({speed(row, 'encode') / limit(row):.3f} L), "
         text += f"{speed(row, 'decode'):,.0f} as a decoder ({speed(row, 'decode') / limit(row):.3f} L)."
     text += "\n\n"
-    return text + render_large(rows) + render_paper(result) + render_dfloat11(rows) + render_types(rows) + render_paged(rows) + render_sizes(rows) + render_contents(rows) + render_budgets(rows)
+    return text + render_large(rows) + render_paper(result) + render_dfloat11(rows) + render_types(rows) + render_paged(rows) + render_units(rows) + render_widths(rows) + render_sizes(rows) + render_contents(rows) + render_budgets(rows)
 
 
 def plot_sizes(rows):

@@ -209,7 +209,7 @@ class Run {
           "comparison");
     stream.wait();
     const auto different = counter.download<unsigned long long>(1)[0];
-    if (different != 0) throw Failure(std::to_string(different) + " words differ from the source");
+    if (different != 0) throw Failure(std::to_string(different) + " bytes differ from the source");
   }
 
   void add_raw(const std::string& group, Site& site, Requests requests, std::uint64_t bytes, std::uint64_t slice,
