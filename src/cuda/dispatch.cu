@@ -141,6 +141,12 @@ std::uint32_t count_blocks(const splitzip_cuda_table& table, const splitzip_cuda
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(wanted, 1, std::uint64_t{sms} * on_each));
 }
 
+bool launch_plan(const Launcher& launch, const splitzip_cuda_table& table, const splitzip_cuda_batch& in,
+                 const Batch& batch) {
+  const bool near = batch.frame_count <= kNearFrames && batch.frame_count * batch.tensor_count <= kNearEntries;
+  return launch(plan_kernel, near ? count_blocks(table, in, kPlanBlocks, 1) : 1, kPlanThreads, batch);
+}
+
 const KernelTuning* tuning_of_kernels(const Launches& launches, bool decoding, bool short_call) {
   if (short_call) return decoding ? launches.short_decode : launches.short_encode;
   return decoding ? launches.decode : launches.encode;
@@ -196,7 +202,7 @@ splitzip_status run(const splitzip_cuda_table* table, const splitzip_cuda_batch*
     if (table->has_kernel[k]) batch.dealt_tiles = std::max(batch.dealt_tiles, tuning[k].stages * blocks_of(k));
   }
   batch.dealt_tiles = std::min(batch.dealt_tiles, batch.tile_capacity);
-  bool ok = short_call || launch(plan_kernel, 1, kPlanThreads, batch);
+  bool ok = short_call || launch_plan(launch, *table, *in, batch);
   for (std::uint32_t k = 0; k < kKernels; ++k) {
     if (!table->has_kernel[k]) continue;
     const TileKernel kernel = decoding ? decode_kernel_of(k, short_call) : encode_kernel_of(k, short_call);
@@ -219,7 +225,7 @@ splitzip_status begin(const splitzip_cuda_table* table, const splitzip_cuda_batc
   }
   std::memcpy(view, &batch, sizeof batch);
   const Launcher launch{stream, table->launches.overlap};
-  return launch(plan_kernel, 1, kPlanThreads, batch) ? SPLITZIP_OK : SPLITZIP_ERROR_DEVICE;
+  return launch_plan(launch, *table, *in, batch) ? SPLITZIP_OK : SPLITZIP_ERROR_DEVICE;
 }
 
 splitzip_status end(const splitzip_cuda_table* table, const splitzip_cuda_batch* in, cudaStream_t stream,
@@ -232,8 +238,8 @@ splitzip_status end(const splitzip_cuda_table* table, const splitzip_cuda_batch*
 }
 
 /// Divides the multiprocessor's memory so that as many blocks are resident as the kernel was made for, and the rest is cache. A device that runs the code
-/// and has less gets fewer blocks.
-bool prepare(TileKernel kernel, KernelTuning& tuning) {
+/// and has less gets fewer blocks. `percent` becomes the part that is shared, if it is less.
+bool prepare(TileKernel kernel, KernelTuning& tuning, int& percent) {
   int device = 0, shared = 0, reserved = 0, resident = 0;  // bytes: of a multiprocessor; of each block, the system's
   cudaFuncAttributes attributes{};
   if (cudaGetDevice(&device) != cudaSuccess ||
@@ -243,8 +249,9 @@ bool prepare(TileKernel kernel, KernelTuning& tuning) {
     return false;
   }
   const int needed = static_cast<int>(tuning.blocks) * (static_cast<int>(attributes.sharedSizeBytes) + reserved);
-  if (cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                           std::min(100, (100 * needed + shared - 1) / shared)) != cudaSuccess ||
+  const int own = std::min(100, (100 * needed + shared - 1) / shared);
+  percent = std::max(percent, own);
+  if (cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, own) != cudaSuccess ||
       cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, kBlockThreads, 0) != cudaSuccess) {
     return false;
   }
@@ -267,16 +274,24 @@ bool prepare_kernels(Launches& launches) {
   if (!find_tuning(tuning)) return false;
   launches.overlap = tuning.overlap, launches.finish_blocks = tuning.finish_blocks;
   bool ok = true;
+  int of_usual_kernels = 0, ignored = 0;
   for (std::uint32_t k = 0; k < kKernels; ++k) {
     launches.encode[k] = encode_tuning(k, false, tuning), launches.decode[k] = decode_tuning(k, false, tuning);
-    ok = ok && prepare(encode_kernel_of(k, false), launches.encode[k]) &&
-         prepare(decode_kernel_of(k, false), launches.decode[k]);
+    int& percent = k < kGeneralKernel ? of_usual_kernels : ignored;
+    ok = ok && prepare(encode_kernel_of(k, false), launches.encode[k], percent) &&
+         prepare(decode_kernel_of(k, false), launches.decode[k], percent);
   }
+  // A multiprocessor divides its memory anew only while it is empty: what runs beside tile kernels has to divide it as they do.
+  const auto divide = [&](auto* kernel) {
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, of_usual_kernels) ==
+           cudaSuccess;
+  };
+  ok = ok && divide(plan_kernel) && divide(finish_encode_kernel) && divide(finish_decode_kernel);
   for (std::uint32_t k = 0; k < kShortKernels; ++k) {
     launches.short_encode[k] = encode_tuning(k, true, tuning),
     launches.short_decode[k] = decode_tuning(k, true, tuning);
-    ok = ok && prepare(encode_kernel_of(k, true), launches.short_encode[k]) &&
-         prepare(decode_kernel_of(k, true), launches.short_decode[k]);
+    ok = ok && prepare(encode_kernel_of(k, true), launches.short_encode[k], ignored) &&
+         prepare(decode_kernel_of(k, true), launches.short_decode[k], ignored);
   }
   return ok;
 }

@@ -68,6 +68,7 @@ __device__ inline uint32_t groups_of(const FramePlan& frame) {
 }
 
 struct GroupSums {
+  FramePlan frame;                   // as the planner left it
   uint32_t starts[kGroupTiles + 1];  // of the tiles' words in the group's
   // Aligned, so that loads of several words at once take nothing of `starts`, which is written meanwhile.
   alignas(16) uint32_t before[kFinishThreads / 32];
@@ -122,10 +123,27 @@ __device__ inline void settle_budget(FramePlan& frame, const uint32_t* group_sum
   }
 }
 
+// While others still encode: what order_spill() will load comes to the second cache, and what it has to know of addresses with it.
+__device__ inline void expect_spill(const Batch& batch, const FramePlan& frame, uint32_t group, uint32_t part,
+                                    uint32_t parts) {
+  constexpr uint32_t kSector = 8;  // words that come together
+  if (group >= groups_of(frame) || frame.tile_count == 0) return;
+  const uint32_t first = group * kGroupTiles, tiles = min(kGroupTiles, frame.tile_count - first), n = threadIdx.x;
+  const uint64_t tile = frame.tiles_before + first;
+  const auto expect = [](const uint32_t* words) { ptx::prefetch(reinterpret_cast<uint64_t>(words)); };
+  if (kSector * n < tiles) expect(batch.remainders + tile + kSector * n);
+  for (uint32_t i = kSector * n; i < group; i += kSector * kFinishThreads)
+    expect(batch.group_sums + frame.first_group + i);
+  // Most tiles spill no more than two sectors.
+  if (n / 2 < tiles && n / 2 % parts == part && kSector * (n % 2) < batch.staging_words)
+    expect(batch.staging + (tile + n / 2) * batch.staging_words + kSector * (n % 2));
+}
+
 // Puts a part of the spilled words of a group of tiles where they belong, the first part also the group's tile records.
 // (Not inlined, as the kernel would need too many registers for that many blocks on a multiprocessor.)
-[[gnu::noinline]] __device__ inline void order_spill(const Batch& batch, FramePlan& frame, uint32_t group,
+[[gnu::noinline]] __device__ inline void order_spill(const Batch& batch, FramePlan& whole, uint32_t group,
                                                      uint32_t part, uint32_t parts, GroupSums& sums) {
+  const FramePlan& frame = sums.frame;
   static_assert(kFinishThreads > kGroupTiles);
   constexpr uint32_t kWarps = kFinishThreads / 32;
   const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -156,15 +174,15 @@ __device__ inline void settle_budget(FramePlan& frame, const uint32_t* group_sum
       h = hash_words(HashDomain::kTile, first + threadIdx.x, before + start);
     }
     h = ptx::sum_over_warp(h);
-    if (lane == 0) atomicAdd(&frame.found.directory_sum, h);
+    if (lane == 0) atomicAdd(&whole.found.directory_sum, h);
   }
   __syncthreads();
 
   const uint64_t end = uint64_t{before} + count;
   const bool fits = frame.known_bytes + 4 * end <= frame.capacity;
   if (threadIdx.x == 0 && part == 0 && first + tiles == frame.tile_count) {
-    frame.spill_words = static_cast<uint32_t>(end);
-    if (!fits) fail(frame.found, SPLITZIP_ERROR_OUTPUT_TOO_SMALL);
+    whole.spill_words = static_cast<uint32_t>(end);
+    if (!fits) fail(whole.found, SPLITZIP_ERROR_OUTPUT_TOO_SMALL);
   }
   if (!fits) return;
 
@@ -220,14 +238,29 @@ __global__ void __launch_bounds__(kFinishThreads, kTuning.finish_blocks)
     // While others still encode: what the planner left stands, since the kernel before this one has waited for it.
     for (uint32_t e = first; e < entries; e += step) with_entry(batch, e, write);
   }
+  // The frame of an item, which comes to shared memory; of the first one while others still encode.
+  const auto find = [&](uint64_t item) -> FramePlan& {
+    FramePlan& frame = batch.frames[find_frame(batch, static_cast<uint32_t>(item / parts))];
+    if (threadIdx.x < sizeof frame / 8)
+      reinterpret_cast<uint64_t*>(&sums.frame)[threadIdx.x] = reinterpret_cast<const uint64_t*>(&frame)[threadIdx.x];
+    __syncthreads();
+    return frame;
+  };
+  const uint64_t items = uint64_t{group_count} * parts;
+  FramePlan* first_frame = nullptr;
+  if (blockIdx.x < items) {
+    first_frame = &find(blockIdx.x);
+    expect_spill(batch, sums.frame, blockIdx.x / parts - sums.frame.first_group, blockIdx.x % parts, parts);
+  }
   ptx::wait_for_previous_grid();
   ptx::allow_next_grid();
   const auto for_each_item = [&](const auto& work) {
-    for (uint64_t item = blockIdx.x; item < uint64_t{group_count} * parts; item += gridDim.x) {
+    for (uint64_t item = blockIdx.x; item < items; item += gridDim.x) {
       const auto g = static_cast<uint32_t>(item / parts), part = static_cast<uint32_t>(item % parts);
-      FramePlan& frame = batch.frames[find_frame(batch, g)];
-      const uint32_t group = g - frame.first_group;
-      if (group < groups_of(frame)) work(frame, group, part);
+      FramePlan& frame = first_frame != nullptr ? *first_frame : find(item);
+      first_frame = nullptr;
+      const uint32_t group = g - sums.frame.first_group;
+      if (group < groups_of(sums.frame)) work(frame, group, part);
       __syncthreads();
     }
   };
@@ -238,7 +271,7 @@ __global__ void __launch_bounds__(kFinishThreads, kTuning.finish_blocks)
   }
   for_each_item([&](FramePlan& frame, uint32_t group, uint32_t part) {
     const bool fits = batch.budgets == 0 || load_fresh(frame.found.error) == 0;
-    if (frame.tile_count != 0 && frame.live != 0 && fits) order_spill(batch, frame, group, part, parts, sums);
+    if (sums.frame.tile_count != 0 && sums.frame.live != 0 && fits) order_spill(batch, frame, group, part, parts, sums);
   });
   __syncthreads();
   if (threadIdx.x == 0) last = ptx::add_ordered(&batch.state->finished_blocks, 1) == gridDim.x - 1;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// First kernel of a call that is not short: from requests (counts are device values) to the place of every entry, chunk and tile. One block; a thread an entry.
+// First kernel of a call that is not short: from requests (counts are device values) to the place of every entry, chunk and tile. A thread an entry; where
+// there are several blocks, each finds all sums by itself and stores a share of what follows from them.
 #pragma once
 
 #include "cuda/entry_plan.cuh"
@@ -8,7 +9,8 @@
 namespace splitzip::cuda {
 
 constexpr uint32_t kPlanThreads = 256;
-constexpr uint32_t kNearEntries = 1024, kNearFrames = 256;  // batches up to this size are planned in shared memory
+constexpr uint32_t kNearEntries = 1024, kNearFrames = 256;  // batches up to this size are planned in shared memory,
+constexpr uint32_t kPlanBlocks = 8;                         // by so many blocks
 
 // Sets words [first, end) to x, by one warp.
 __device__ inline void fill_words(uint32_t* words, uint32_t first, uint32_t end, uint32_t x, uint32_t lane) {
@@ -49,8 +51,8 @@ __global__ void __launch_bounds__(kPlanThreads) plan_kernel(const __grid_constan
   __shared__ __align__(16) char near_sums_memory[kNearEntries * sizeof(Totals)];
   __shared__ __align__(16) char near_frames_memory[kNearFrames * sizeof(FrameSums)];
   __shared__ EntryStage stages[kPlanThreads / 32];
-  const uint32_t entry_count = batch.frame_count * batch.tensor_count, lane = threadIdx.x % 32, warp = threadIdx.x / 32,
-                 warps = kPlanThreads / 32;
+  constexpr uint32_t kWarps = kPlanThreads / 32;
+  const uint32_t entry_count = batch.frame_count * batch.tensor_count, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   EntryInput input{};  // kept for the second pass, if a thread has but one entry
   if (threadIdx.x < entry_count) {
     load_tensor(batch, threadIdx.x, input);
@@ -75,7 +77,7 @@ __global__ void __launch_bounds__(kPlanThreads) plan_kernel(const __grid_constan
       mine = {input.shape.chunk_count, input.shape.tile_count, input.shape.section_bytes()};
     }
     Totals total;
-    const Totals after = carry + scan_block(mine, min((entry_count - first + 31) / 32, warps), warp_totals, total);
+    const Totals after = carry + scan_block(mine, min((entry_count - first + 31) / 32, kWarps), warp_totals, total);
     if (first + kPlanThreads < entry_count) __syncthreads();  // all have read them
     carry = carry + total;
     if (present) {
@@ -91,15 +93,17 @@ __global__ void __launch_bounds__(kPlanThreads) plan_kernel(const __grid_constan
     }
   }
   const uint32_t tile_count = min(carry.tiles, batch.tile_capacity);
-  if (threadIdx.x == 0) *batch.state = BatchState{.tile_count = tile_count};
+  if (blockIdx.x == 0 && threadIdx.x == 0) *batch.state = BatchState{.tile_count = tile_count};
   if (batch.decoding == 0) {
-    for (uint32_t g = threadIdx.x; g < tile_count / kGroupTiles + 1 + batch.frame_count; g += blockDim.x)
+    for (uint32_t g = blockIdx.x * kPlanThreads + threadIdx.x; g < tile_count / kGroupTiles + 1 + batch.frame_count;
+         g += gridDim.x * kPlanThreads)
       batch.group_sums[g] = 0;
   }
   __syncthreads();
 
   // Addresses of every entry.
   for (uint32_t first = 32 * warp; first < entry_count; first += kPlanThreads) {
+    if (first / 32 % gridDim.x != blockIdx.x) continue;
     const uint32_t e = first + lane;
     EntryPlan entry{};
     if (e < entry_count) {
@@ -110,16 +114,21 @@ __global__ void __launch_bounds__(kPlanThreads) plan_kernel(const __grid_constan
   }
 
   // Frames, by the last threads first, which have no entries of a small batch.
-  for (uint32_t f = kPlanThreads - 1 - threadIdx.x; f < batch.frame_count; f += kPlanThreads)
+  for (uint32_t f = gridDim.x * kPlanThreads - 1 - (blockIdx.x * kPlanThreads + threadIdx.x); f < batch.frame_count;
+       f += gridDim.x * kPlanThreads)
     batch.frames[f] = plan_frame(batch, f, frames[f]);
 
-  // The entry of every tile, a warp an entry: by the warps that have no entry of their own to work on, if there are enough.
-  const uint32_t entry_warps = (entry_count + 31) / 32, first_warp = entry_warps <= warps / 2 ? entry_warps : 0;
-  for (uint32_t e = warp - first_warp; warp >= first_warp && e < entry_count; e += warps - first_warp) {
-    const uint32_t end = min(e + 1 < entry_count ? sums[e + 1].tiles : carry.tiles, tile_count);
-    fill_words(batch.tile_entries, min(sums[e].tiles, end), end, e, lane);
+  // The entry of every tile, an equal share of each entry's tiles by as many warps as there are for it.
+  const uint32_t warp_count = gridDim.x * kWarps, shares = max(warp_count / entry_count, 1u);
+  for (uint32_t n = warp * gridDim.x + blockIdx.x; n < entry_count * shares; n += warp_count) {
+    const uint32_t e = n / shares, start = sums[e].tiles,
+                   tiles = (e + 1 < entry_count ? sums[e + 1].tiles : carry.tiles) - start;
+    const auto share = [&](uint32_t k) {
+      return min(start + static_cast<uint32_t>(uint64_t{tiles} * k / shares), tile_count);
+    };
+    fill_words(batch.tile_entries, share(n % shares), share(n % shares + 1), e, lane);
   }
-  if (warp == warps - 1)
+  if (blockIdx.x == gridDim.x - 1 && warp == kWarps - 1)
     fill_words(batch.tile_entries, min(tile_count, batch.dealt_tiles), batch.dealt_tiles, kNoEntry, lane);
 }
 
