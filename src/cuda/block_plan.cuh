@@ -27,14 +27,23 @@ struct BlockPlan {
   }
 };
 
+// All tensors of a short call are alike in this: what is known need not be computed.
+__device__ __forceinline__ void assume_short(TensorRecord& tensor) {
+  tensor.access = kAligned, tensor.vector_values = kVectorValues;
+  tensor.planes.rests[0] = rest_bytes(kTiered), tensor.planes.rests[1] = tensor.planes.rests[2] = 0;
+}
+
 // Plans the call, by all threads of a block, kBlockThreads at least. await() is called between what belongs to the table and what may be written until the
-// kernel is allowed to look. use(e, plan_to) has entry e, by a thread each: plan_to(entry) plans it. Then all threads may look at the plan.
-template <class Await, class Use>
-__device__ __forceinline__ void plan_block(const Batch& batch, BlockPlan& plan, const Await& await, const Use& use) {
+// kernel is allowed to look; summed() once the sums over entries are known. use(e, input, plan_to) has entry e, by a thread each: plan_to(entry) plans it.
+// Then all threads may look at the plan.
+template <class Await, class Summed, class Use>
+__device__ __forceinline__ void plan_block(const Batch& batch, BlockPlan& plan, const Await& await,
+                                           const Summed& summed, const Use& use) {
   const uint32_t e = threadIdx.x, entries = batch.frame_count * batch.tensor_count;
   EntryInput input;
   if (e < entries) {
     load_tensor(batch, e, input);
+    assume_short(input.record);
     expect_request(batch, input.frame, input.tensor);
   }
   await();
@@ -50,8 +59,12 @@ __device__ __forceinline__ void plan_block(const Batch& batch, BlockPlan& plan, 
   if (e == 0) plan.before[entries] = all;
   if (e < entries && input.status != SPLITZIP_OK) atomicMax(&plan.errors[input.frame], kErrorKey - input.status);
   __syncthreads();
+  summed();
   if (e < entries) {
-    use(e, [&](EntryPlan& entry) { plan_entry(batch, input, before, plan.frame_sums(batch, input.frame), entry); });
+    const auto plan_to = [&](EntryPlan& entry) {
+      plan_entry(batch, input, before, plan.frame_sums(batch, input.frame), entry);
+    };
+    use(e, input, plan_to);
   }
   __syncthreads();
 }
@@ -74,17 +87,19 @@ struct TilesPlan {
   template <class Await>
   __device__ __forceinline__ void make(const Batch& batch, TileJob (&jobs)[kStages], const Await& await) {
     if (threadIdx.x < kStages) entries[threadIdx.x] = kNoEntry;
-    plan_block(batch, block, await, [&](uint32_t e, const auto& plan_to) {
-      const uint32_t first = block.before[e].tiles, end = min(block.before[e + 1].tiles, batch.tile_capacity);
+    plan_block(
+        batch, block, await, [] {},
+        [&](uint32_t e, const EntryInput&, const auto& plan_to) {
+          const uint32_t first = block.before[e].tiles, end = min(block.before[e + 1].tiles, batch.tile_capacity);
 #pragma unroll 1
-      for (uint32_t stage = 0; stage < kStages; ++stage) {
-        const uint32_t tile = stage * gridDim.x + blockIdx.x;
-        if (tile < first || tile >= end) continue;
-        plan_to(jobs[stage].entry);
-        entries[stage] = e;
-        if (batch.decoding != 0 && jobs[stage].entry.live != 0) expect_directory(jobs[stage].entry, tile);
-      }
-    });
+          for (uint32_t stage = 0; stage < kStages; ++stage) {
+            const uint32_t tile = stage * gridDim.x + blockIdx.x;
+            if (tile < first || tile >= end) continue;
+            plan_to(jobs[stage].entry);
+            entries[stage] = e;
+            if (batch.decoding != 0 && jobs[stage].entry.live != 0) expect_directory(jobs[stage].entry, tile);
+          }
+        });
   }
 };
 
@@ -92,7 +107,7 @@ struct TilesPlan {
 __device__ __forceinline__ void expect_tile(const TileJob& job, uint32_t lane) {
   const ChunkJob &first = job.chunks[0], &last = job.chunks[job.chunk_count - 1];
   const auto expect = [&](uint64_t from, uint64_t end) {
-    for (uint64_t at = from + 32 * lane; at < end; at += 1024) ptx::prefetch(at);
+    for (uint64_t at = from + 128 * lane; at < end; at += 4096) ptx::prefetch(at);
   };
   expect(first.rests, last.rests + rest_bytes(job.tensor.mode) * last.vectors);
   expect(first.codes, last.codes + code_bytes(job.tensor.mode) * last.vectors);
@@ -114,7 +129,10 @@ __device__ __forceinline__ auto start_tiles(const Batch& batch, TileJob (&jobs)[
     static_assert(sizeof(TilesPlan<kStages>) <= sizeof(Memory) && alignof(TilesPlan<kStages>) <= 8);
     auto& plan = *reinterpret_cast<TilesPlan<kStages>*>(&memory);
     plan.make(batch, jobs, await);
-    if (blockIdx.x == 0 && threadIdx.x == 0) batch.state->finished_blocks = 0;
+    if (blockIdx.x == 0) {  // for the last kernel
+      if (threadIdx.x == 0) batch.state->finished_blocks = 0;
+      if (threadIdx.x < batch.frame_count) batch.frames[threadIdx.x].found = Findings{};
+    }
     return Plan{&plan};
   }
 }

@@ -64,11 +64,10 @@ __device__ inline DirectoryShape shape_directory(const Batch& batch, uint32_t ch
 // f(address, bytes) for the padding of every section of the entry, and with its first entry for that of the frame's directory.
 template <class F>
 __device__ inline void for_each_padding(const Batch& batch, const FramePlan& frame, const EntryPlan& entry,
-                                        const TensorRecord& tensor, F f) {
+                                        const TensorRecord& tensor, const EntrySizes& shape, F f) {
   const auto padding = [&](uint64_t section, uint64_t bytes) {
     f(section + bytes, static_cast<uint32_t>(pad16(bytes) - bytes));
   };
-  const EntrySizes shape = size_entry(tensor, entry.tokens);
   uint64_t plane = entry.rests;
   for (uint32_t p = 0; p < kMaxPlanes - 1; ++p) {
     padding(plane, shape.vectors * tensor.planes.rests[p]);
@@ -120,16 +119,22 @@ __device__ inline uint32_t hash_entry(uint32_t index, const TwelveWords& words) 
   for (uint32_t w : words.w) h = mix(h, w);
   return finalize(h);
 }
-// Encoding: an entry's words and the padding of its sections. (Not inlined: long, and called from two places.)
-[[gnu::noinline]] __device__ inline void write_entry(const Batch& batch, FramePlan& frame, const EntryPlan& entry,
-                                                     const TensorRecord& tensor) {
+// Encoding: an entry's words and the padding of its sections.
+__device__ __forceinline__ void write_entry(const Batch& batch, FramePlan& frame, const EntryPlan& entry,
+                                            const TensorRecord& tensor, const EntrySizes& shape) {
   if (entry.live == 0) return;
   const TwelveWords words = entry_words(entry, tensor);
   store_words(entry_address(frame, tensor.index), words);
   atomicAdd(&frame.entry_sum, hash_entry(tensor.index, words));
-  for_each_padding(batch, frame, entry, tensor, [](uint64_t address, uint32_t bytes) {
+  for_each_padding(batch, frame, entry, tensor, shape, [](uint64_t address, uint32_t bytes) {
     for (uint32_t b = 0; b < bytes; ++b) ptx::store_1(address + b, 0);
   });
+}
+
+// (Not inlined: long, and called from two places.)
+[[gnu::noinline]] __device__ inline void write_entry(const Batch& batch, FramePlan& frame, const EntryPlan& entry,
+                                                     const TensorRecord& tensor) {
+  write_entry(batch, frame, entry, tensor, size_entry(tensor, entry.tokens));
 }
 
 // The part of the header's checksum that is its own; the entries' are added.
@@ -192,8 +197,8 @@ __device__ inline uint32_t compare_headers(const TwelveWords& found, const Twelv
 }
 
 // Decoding: compares an entry, and with the first one of a frame the header, with what is expected; checks the padding of its sections.
-__device__ inline void check_entry(const Batch& batch, FramePlan& frame, const EntryPlan& entry,
-                                   const TensorRecord& tensor) {
+__device__ __forceinline__ void check_entry(const Batch& batch, FramePlan& frame, const EntryPlan& entry,
+                                            const TensorRecord& tensor, const EntrySizes& shape) {
   if (entry.live == 0) return;
   const TwelveWords found = load_words(entry_address(frame, tensor.index)), expected = entry_words(entry, tensor);
   for (int i = 0; i < 12; ++i) {
@@ -202,7 +207,7 @@ __device__ inline void check_entry(const Batch& batch, FramePlan& frame, const E
   }
   atomicAdd(&frame.entry_sum, hash_entry(tensor.index, found));
   bool zero = true;
-  for_each_padding(batch, frame, entry, tensor, [&](uint64_t address, uint32_t bytes) {
+  for_each_padding(batch, frame, entry, tensor, shape, [&](uint64_t address, uint32_t bytes) {
     for (uint32_t b = 0; b < bytes; ++b) zero &= ptx::load_1(address + b) == 0;
   });
   if (!zero) fail(frame.found, SPLITZIP_ERROR_CORRUPT_PAYLOAD);
@@ -210,6 +215,11 @@ __device__ inline void check_entry(const Batch& batch, FramePlan& frame, const E
     const uint32_t status = compare_headers(load_words(frame.data), header_words(batch, frame, frame.spill_words));
     if (status != SPLITZIP_OK) fail(frame.found, status);
   }
+}
+
+__device__ inline void check_entry(const Batch& batch, FramePlan& frame, const EntryPlan& entry,
+                                   const TensorRecord& tensor) {
+  check_entry(batch, frame, entry, tensor, size_entry(tensor, entry.tokens));
 }
 
 }  // namespace splitzip::cuda

@@ -53,8 +53,7 @@ __global__ void __launch_bounds__(kBlockThreads, decode_tuning(kKernel, kShort).
   if (warp < kStages) prepare_decode<kKernel, true>(batch, shared, warp, 0, lane, plan);
   if (kShort) __syncthreads();  // its memory is that of the variable parts
 #pragma unroll 1
-  for (;;) {
-    const Claim<kStages> claim = shared.ring.claim(lane);
+  for (Claim<kStages> claim; shared.ring.template claim<kShort>(lane, claim);) {
     const uint32_t stage = claim.stage(), chunk = claim.chunk();
     const TileJob& tile = shared.jobs[stage];
     if (tile.chunk_count == kNoMoreTiles) break;
@@ -71,8 +70,10 @@ __global__ void __launch_bounds__(kBlockThreads, decode_tuning(kKernel, kShort).
     if (shared.ring.end_chunk(claim.again(), lane)) {
       const uint32_t ended = claim.again().stage();
       check_tile(batch, shared.jobs[ended], shared.directories[ended], lane);
-      const Claim<kStages> next = claim.again();
-      prepare_decode<kKernel, false>(batch, shared, next.stage(), next.round(), lane, plan);
+      if constexpr (!kShort) {
+        const Claim<kStages> next = claim.again();
+        prepare_decode<kKernel, false>(batch, shared, next.stage(), next.round(), lane, plan);
+      }
     }
   }
 }

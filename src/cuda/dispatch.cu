@@ -147,6 +147,20 @@ bool launch_plan(const Launcher& launch, const splitzip_cuda_table& table, const
   return launch(plan_kernel, near ? count_blocks(table, in, kPlanBlocks, 1) : 1, kPlanThreads, batch);
 }
 
+/// Of the last kernel of a short call.
+std::uint32_t count_last_blocks(const Batch& batch) {
+  return batch.decoding != 0 ? 1 : (batch.tile_capacity + kTilesOfABlock - 1) / kTilesOfABlock;
+}
+
+/// Blocks that code the tiles of a call. In a short one they leave places free for those of the last kernel, which plan meanwhile.
+std::uint32_t count_tile_blocks(const splitzip_cuda_table& table, const splitzip_cuda_batch& in, const Batch& batch,
+                                const KernelTuning& tuning, bool short_call) {
+  const std::uint32_t blocks = count_blocks(table, in, batch.tile_capacity, tuning.blocks);
+  if (!short_call || !table.launches.overlap) return blocks;
+  const std::uint32_t last = count_last_blocks(batch), all = count_blocks(table, in, UINT64_MAX, tuning.blocks);
+  return std::min(blocks, all > last ? all - last : 1);
+}
+
 const KernelTuning* tuning_of_kernels(const Launches& launches, bool decoding, bool short_call) {
   if (short_call) return decoding ? launches.short_decode : launches.short_encode;
   return decoding ? launches.decode : launches.encode;
@@ -161,8 +175,7 @@ bool is_short(const splitzip_cuda_table& table, const splitzip_cuda_batch& in, c
   for (std::uint32_t k = 0; k < kKernels; ++k) {
     if (!table.has_kernel[k]) continue;
     if (k >= kShortKernels) return false;
-    if (tuning[k].stages * count_blocks(table, in, batch.tile_capacity, tuning[k].blocks) < batch.tile_capacity)
-      return false;
+    if (tuning[k].stages * count_tile_blocks(table, in, batch, tuning[k], true) < batch.tile_capacity) return false;
   }
   return true;
 }
@@ -170,10 +183,8 @@ bool is_short(const splitzip_cuda_table& table, const splitzip_cuda_batch& in, c
 bool launch_finish(const Launcher& launch, const splitzip_cuda_table& table, const splitzip_cuda_batch& in,
                    const Batch& batch) {
   if (batch.short_call != 0) {
-    const std::uint32_t blocks = (batch.tile_capacity + kTilesOfABlock - 1) / kTilesOfABlock;
-    return batch.decoding != 0
-               ? launch(finish_short_decode_kernel, 1, kFinishThreads, batch)
-               : launch(finish_short_encode_kernel, count_blocks(table, in, blocks, 1), kShortFinishThreads, batch);
+    const TileKernel kernel = batch.decoding != 0 ? finish_short_decode_kernel : finish_short_encode_kernel;
+    return launch(kernel, count_last_blocks(batch), kFinishThreads, batch);
   }
   if (batch.decoding != 0) return launch(finish_decode_kernel, 1, kFinishThreads, batch);
   const std::uint32_t blocks = table.launches.finish_blocks;
@@ -195,9 +206,7 @@ splitzip_status run(const splitzip_cuda_table* table, const splitzip_cuda_batch*
   const bool short_call = is_short(*table, *in, batch);
   batch.short_call = short_call;
   const KernelTuning* const tuning = tuning_of_kernels(launches, decoding, short_call);
-  const auto blocks_of = [&](std::uint32_t k) {
-    return count_blocks(*table, *in, batch.tile_capacity, tuning[k].blocks);
-  };
+  const auto blocks_of = [&](std::uint32_t k) { return count_tile_blocks(*table, *in, batch, tuning[k], short_call); };
   for (std::uint32_t k = 0; k < kKernels; ++k) {
     if (table->has_kernel[k]) batch.dealt_tiles = std::max(batch.dealt_tiles, tuning[k].stages * blocks_of(k));
   }
@@ -274,7 +283,7 @@ bool prepare_kernels(Launches& launches) {
   if (!find_tuning(tuning)) return false;
   launches.overlap = tuning.overlap, launches.finish_blocks = tuning.finish_blocks;
   bool ok = true;
-  int of_usual_kernels = 0, ignored = 0;
+  int of_usual_kernels = 0, of_short_encoding = 0, of_short_decoding = 0, ignored = 0;
   for (std::uint32_t k = 0; k < kKernels; ++k) {
     launches.encode[k] = encode_tuning(k, false, tuning), launches.decode[k] = decode_tuning(k, false, tuning);
     int& percent = k < kGeneralKernel ? of_usual_kernels : ignored;
@@ -282,18 +291,19 @@ bool prepare_kernels(Launches& launches) {
          prepare(decode_kernel_of(k, false), launches.decode[k], percent);
   }
   // A multiprocessor divides its memory anew only while it is empty: what runs beside tile kernels has to divide it as they do.
-  const auto divide = [&](auto* kernel) {
-    return cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, of_usual_kernels) ==
-           cudaSuccess;
+  const auto divide = [](auto* kernel, int percent) {
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, percent) == cudaSuccess;
   };
-  ok = ok && divide(plan_kernel) && divide(finish_encode_kernel) && divide(finish_decode_kernel);
+  ok = ok && divide(plan_kernel, of_usual_kernels) && divide(finish_encode_kernel, of_usual_kernels) &&
+       divide(finish_decode_kernel, of_usual_kernels);
   for (std::uint32_t k = 0; k < kShortKernels; ++k) {
     launches.short_encode[k] = encode_tuning(k, true, tuning),
     launches.short_decode[k] = decode_tuning(k, true, tuning);
-    ok = ok && prepare(encode_kernel_of(k, true), launches.short_encode[k], ignored) &&
-         prepare(decode_kernel_of(k, true), launches.short_decode[k], ignored);
+    ok = ok && prepare(encode_kernel_of(k, true), launches.short_encode[k], of_short_encoding) &&
+         prepare(decode_kernel_of(k, true), launches.short_decode[k], of_short_decoding);
   }
-  return ok;
+  return ok && divide(finish_short_encode_kernel, of_short_encoding) &&
+         divide(finish_short_decode_kernel, of_short_decoding);
 }
 
 }  // namespace splitzip::cuda

@@ -76,8 +76,7 @@ __global__ void __launch_bounds__(kBlockThreads, encode_tuning(kKernel, kShort).
   if (warp < kStages) prepare_encode<kKernel, true>(batch, shared, warp, 0, lane, plan);
   if (kShort) __syncthreads();  // its memory is that of the variable parts
 #pragma unroll 1
-  for (;;) {
-    const Claim<kStages> claim = shared.ring.claim(lane);
+  for (Claim<kStages> claim; shared.ring.template claim<kShort>(lane, claim);) {
     const uint32_t stage = claim.stage(), chunk = claim.chunk();
     const TileJob& tile = shared.jobs[stage];
     if (tile.chunk_count == kNoMoreTiles) break;
@@ -93,7 +92,7 @@ __global__ void __launch_bounds__(kBlockThreads, encode_tuning(kKernel, kShort).
     const Claim<kStages> ended = claim.again();
     if (shared.ring.end_chunk(ended, lane)) {
       end_tile(batch, shared.jobs[ended.stage()], shared.encoded[ended.stage()], lane);
-      prepare_encode<kKernel, false>(batch, shared, ended.stage(), ended.round(), lane, plan);
+      if constexpr (!kShort) prepare_encode<kKernel, false>(batch, shared, ended.stage(), ended.round(), lane, plan);
     }
   }
 }

@@ -35,18 +35,28 @@ __device__ inline void report_frames(const Batch& batch, const ReportFrame& repo
   if (threadIdx.x == 0) ptx::store_release_system(batch.failed, failed);
 }
 
-__device__ inline bool complete_frame(const Batch& batch, uint32_t f, const FramePlan& frame) {
-  const uint32_t error = frame.found.error;
-  if (error == kErrorKey - SPLITZIP_ERROR_OVER_BUDGET) {
-    store_words(frame.data, mark_words(frame.nonce));
-    return report(batch, f, kHeaderBytes, SPLITZIP_ERROR_OVER_BUDGET);
-  }
-  if (error != 0 || frame.data == 0) return report(batch, f, 0, error != 0 ? kErrorKey - error : SPLITZIP_OK);
+// The header of a frame of which all else is known; that of a failed one is not written.
+__device__ inline void write_header(const Batch& batch, const FramePlan& frame) {
+  if (frame.found.error != 0 || frame.data == 0) return;
   TwelveWords header = header_words(batch, frame, frame.spill_words);
   header.w[10] = hash_u64(HashDomain::kNonce, frame.nonce) + frame.found.directory_sum;
   header.w[11] = hash_header(header) + frame.entry_sum;
   store_words(frame.data, header);
+}
+
+__device__ inline bool report_encoded(const Batch& batch, uint32_t f, const FramePlan& frame) {
+  const uint32_t error = frame.found.error;
+  if (error != 0 || frame.data == 0) return report(batch, f, 0, error != 0 ? kErrorKey - error : SPLITZIP_OK);
   return report(batch, f, frame.known_bytes + uint64_t{4} * frame.spill_words, SPLITZIP_OK);
+}
+
+__device__ inline bool complete_frame(const Batch& batch, uint32_t f, const FramePlan& frame) {
+  if (frame.found.error == kErrorKey - SPLITZIP_ERROR_OVER_BUDGET) {
+    store_words(frame.data, mark_words(frame.nonce));
+    return report(batch, f, kHeaderBytes, SPLITZIP_ERROR_OVER_BUDGET);
+  }
+  write_header(batch, frame);
+  return report_encoded(batch, f, frame);
 }
 
 // The frame whose groups include `group`.
@@ -286,19 +296,31 @@ __global__ void __launch_bounds__(kFinishThreads, kTuning.finish_blocks)
   report_frames(batch, [&](uint32_t f) { return complete_frame(batch, f, load_fresh(batch.frames[f])); });
 }
 
-// What was found while decoding, and the two checksums.
-__device__ inline uint32_t judge_frame(const FramePlan& frame) {
-  if (frame.data == 0) return SPLITZIP_OK;
-  uint32_t status = frame.found.error != 0 ? kErrorKey - frame.found.error : SPLITZIP_OK;
-  if (frame.live == 0) return status;
+// The lower of two failures, as they are numbered.
+__device__ inline uint32_t worse(uint32_t status, uint32_t other) {
+  return status == SPLITZIP_OK || (other != SPLITZIP_OK && other < status) ? other : status;
+}
+
+// What the header of a frame that is decoded says: whether its own checksum is right, and what the directory's has to be.
+__device__ inline uint32_t judge_header(const FramePlan& frame, uint32_t& directory_sum) {
+  if (frame.live == 0) return SPLITZIP_OK;
   const TwelveWords header = load_words(frame.data);
-  const auto find = [&](bool wrong, uint32_t what) {
-    if (wrong && (status == SPLITZIP_OK || what < status)) status = what;
-  };
-  find(hash_header(header) + frame.entry_sum != header.w[11], SPLITZIP_ERROR_CORRUPT_HEADER);
-  find(hash_words(HashDomain::kNonce, header.w[2], header.w[3]) + frame.found.directory_sum != header.w[10],
-       SPLITZIP_ERROR_CORRUPT_DIRECTORY);
-  return status;
+  directory_sum = header.w[10] - hash_words(HashDomain::kNonce, header.w[2], header.w[3]);
+  return hash_header(header) + frame.entry_sum == header.w[11] ? SPLITZIP_OK : SPLITZIP_ERROR_CORRUPT_HEADER;
+}
+
+// The status of a frame, with what was found while decoding.
+__device__ inline uint32_t judge_sum(const FramePlan& frame, uint32_t of_header, uint32_t directory_sum) {
+  if (frame.data == 0) return SPLITZIP_OK;
+  const uint32_t status = worse(of_header, frame.found.error != 0 ? kErrorKey - frame.found.error : SPLITZIP_OK);
+  if (frame.live == 0 || frame.found.directory_sum == directory_sum) return status;
+  return worse(status, SPLITZIP_ERROR_CORRUPT_DIRECTORY);
+}
+
+__device__ inline uint32_t judge_frame(const FramePlan& frame) {
+  uint32_t directory_sum = 0;
+  const uint32_t of_header = judge_header(frame, directory_sum);
+  return judge_sum(frame, of_header, directory_sum);
 }
 
 __global__ void __launch_bounds__(kFinishThreads) finish_decode_kernel(const __grid_constant__ Batch batch) {

@@ -284,6 +284,11 @@ __device__ __forceinline__ uint32_t add_ordered(uint32_t* p, uint32_t x) {
   asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(p), "r"(x) : "memory");
   return before;
 }
+// What the thread has seen is there for whoever sees, anywhere, what it stores later by store_system().
+__device__ __forceinline__ void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+__device__ __forceinline__ void store_system(uint32_t* p, uint32_t x) {
+  asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(p), "r"(x) : "memory");
+}
 __device__ __forceinline__ void store_release_system(uint32_t* p, uint32_t x) {
   asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(p), "r"(x) : "memory");
 }

@@ -40,11 +40,13 @@ class TileRing {
     __syncthreads();
   }
 
-  // The next chunk of the block, once its tile is prepared.
-  __device__ __forceinline__ Claim<kStages> claim(uint32_t lane) {
-    const Claim<kStages> claim{ptx::count_shared(ptx::shared_address(&claimed_), 2 * kStages * kTileChunks - 1, lane)};
+  // The next chunk of the block, once its tile is prepared. True if there is one, as far as is known: in a short call no stage has a second tile.
+  template <bool kShort>
+  __device__ __forceinline__ bool claim(uint32_t lane, Claim<kStages>& claim) {
+    claim.number = ptx::count_shared(ptx::shared_address(&claimed_), 2 * kStages * kTileChunks - 1, lane);
+    if (kShort && claim.round() != 0) return false;
     await(prepared_, claim.stage(), claim.round());
-    return claim;
+    return true;
   }
 
   // The warp is done with its chunk. True for the one that has to end the tile, now that the other warps are done with theirs: it then prepares the
@@ -65,32 +67,31 @@ class TileRing {
   __device__ __forceinline__ void prepare(const Batch& batch, TileJob (&jobs)[kStages], uint32_t kernel, uint32_t stage,
                                           uint32_t round, uint32_t lane, const Start& start, const Plan* plan) {
     constexpr bool kPlanned = !std::is_same_v<Plan, NoPlan>;
+    static_assert(kFirst || !kPlanned);
     uint32_t* const counter = &batch.state->next_tile[kernel];
     const uint32_t dealt = kStages * gridDim.x;
     TileJob& job = jobs[stage];
     if (!kFirst) {
       const uint32_t before = (stage + kStages - 1) % kStages;
       await(prepared_, before, stage != 0 ? round ^ 1 : round);
-      if (kPlanned || jobs[before].chunk_count == kNoMoreTiles) {
+      if (jobs[before].chunk_count == kNoMoreTiles) {
         __syncwarp();  // no lane needs the former job any more
         if (lane == 0) job.chunk_count = kNoMoreTiles;
         __syncwarp();
         return;
       }
     }
-    if constexpr (kFirst || !kPlanned) {
-      for (uint32_t skip;;) {
-        uint32_t tile = stage * gridDim.x + blockIdx.x, end = batch.dealt_tiles;
-        if (!kFirst) {
-          end = ptx::load_4(reinterpret_cast<uint64_t>(&batch.state->tile_count));
-          if (lane == 0) tile = dealt + atomicAdd(counter, 1u);
-          tile = ptx::from_lane(tile, 0);
-        }
-        skip = prepare_tile(batch, job, kernel, tile, end, lane, start, plan, stage);
-        if (skip == 0) return;
-        if (!kPlanned && lane == 0 && skip > dealt) atomicMax(counter, skip - dealt);
-        if (kFirst) return;  // a tile without chunks
+    for (uint32_t skip;;) {
+      uint32_t tile = stage * gridDim.x + blockIdx.x, end = batch.dealt_tiles;
+      if (!kFirst) {
+        end = ptx::load_4(reinterpret_cast<uint64_t>(&batch.state->tile_count));
+        if (lane == 0) tile = dealt + atomicAdd(counter, 1u);
+        tile = ptx::from_lane(tile, 0);
       }
+      skip = prepare_tile(batch, job, kernel, tile, end, lane, start, plan, stage);
+      if (skip == 0) return;
+      if (!kPlanned && lane == 0 && skip > dealt) atomicMax(counter, skip - dealt);
+      if (kFirst) return;  // a tile without chunks
     }
   }
   __device__ __forceinline__ void publish(uint32_t stage) {

@@ -158,6 +158,8 @@ inline void wait_for_previous_grid() {}
 inline void allow_next_grid() {}
 
 inline uint32_t add_ordered(uint32_t* p, uint32_t x) { return std::exchange(*p, *p + x); }
+inline void fence_system() {}
+inline void store_system(uint32_t* p, uint32_t x) { *p = x; }
 inline void store_release_system(uint32_t* p, uint32_t x) { *p = x; }
 
 }  // namespace splitzip::cuda::ptx
