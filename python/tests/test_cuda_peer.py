@@ -151,10 +151,10 @@ def test_a_frame_that_is_not_the_one_or_is_replaced_while_it_is_decoded():
     assert len(earlier) == size
 
     class Late(cuda.Coder):
-        def _launch(self, *arguments, look=None):
+        def _launch(self, *arguments, then=None):
             done = super()._launch(*arguments)
             coder.copy(frame, earlier)
-            return done if look is None else (self._copy(*look), done)[1]
+            return done if then is None else (self._copy(*then), done)[1]
 
     coder.copy(frame, copied)
     with pytest.raises(NonceMismatch):

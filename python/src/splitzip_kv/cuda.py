@@ -24,7 +24,7 @@ import numpy as np
 from . import _core
 from ._core import CudaTable, Mode, check_on_device, frame_sizes
 from ._cuda_memory import Array, Memory, PeerMemory, Stream, copy, device_count, pinned, place_of
-from ._errors import InvalidArgument, NonceMismatch, OverBudget, from_status
+from ._errors import InvalidArgument, NonceMismatch, from_status
 from ._frame import Frame, encode
 from ._layout import Layout, bytes_of
 from ._tensor import Tensor
@@ -218,13 +218,12 @@ class Coder:
         view = bytes_of(np.empty(bound, np.uint8) if out is None else out)
         capacity = len(view) if budget else min(len(view), bound)
         with self._lock:
-            frame = self._frame.room(capacity)
-            try:
-                size = size_of(self._launch(False, tensors, layouts, (frame, capacity, nonce), checksums, budget))
-            except OverBudget:
-                self._copy(place_of(view)[0], frame, capacity)
-                raise
-            self._copy(place_of(view)[0], frame, capacity if budget else size)
+            frame, place = self._frame.room(capacity), place_of(view)[0]
+            # How long a budget is has not to be waited for.
+            then = (place, frame, capacity) if budget else None
+            size = size_of(self._launch(False, tensors, layouts, (frame, capacity, nonce), checksums, budget, then=then))
+            if not budget:
+                self._copy(place, frame, size)
         return view[:size]
 
     def encode_to(
@@ -291,7 +290,7 @@ class Coder:
     ) -> int:
         request = (frame.address, frame.nbytes, nonce)
         look = (int(self._head.ctypes.data), frame.address, min(HEAD_BYTES, frame.nbytes))
-        return self._launch(True, tensors, layouts, request, checksums, budget, look=look)[1]
+        return self._launch(True, tensors, layouts, request, checksums, budget, then=look)[1]
 
     def copy(self, destination: Any, source: Any) -> None:
         """Copy between memory in one piece, of a GPU or of the host, and wait until it is done."""
@@ -313,10 +312,10 @@ class Coder:
         request: tuple[int, int, int],
         checksums: bool,
         budget: bool = False,
-        look: tuple[int, int, int] | None = None,
+        then: tuple[int, int, int] | None = None,
     ) -> tuple[int, int]:
-        """Code one request; returns the length of its frame and the status. `look` is a copy that is made
-        afterwards."""
+        """Code one request; returns the length of its frame and the status. `then` is a copy that is made afterwards:
+        to, from, bytes."""
         table = self._table(tensors, layouts)
         tokens = max(tensor.tokens for tensor in tensors)
         workspace_bytes = table.workspace(1, tokens, decoding)
@@ -340,8 +339,8 @@ class Coder:
             stream,
             budget,
         )
-        if look is not None:
-            _core.cuda_copy(*look, stream)
+        if then is not None:
+            _core.cuda_copy(*then, stream)
         self._stream.synchronize()
         size, status, _ = self._results[: RESULT.itemsize].view(RESULT)[0].tolist()
         return int(size), int(status)
