@@ -30,7 +30,9 @@ __device__ __forceinline__ void prepare_decode(const Batch& batch, DecodeShared<
     return shared.ring.publish(stage);
   }
   load_directory<kKernel>(batch, job, shared.directories[stage], lane, [&] {
-    if constexpr (!std::is_same_v<Plan, NoPlan>) expect_tile(job, lane);
+    // Where there may be many tiles, only those that are decoded at once: more would keep directories waiting.
+    constexpr bool kPlanned = !std::is_same_v<Plan, NoPlan>;
+    if (kPlanned || (kFirst && kKernel < kGeneralKernel && stage == 0)) expect_tile(job, lane);
   });
   shared.ring.publish(stage);
 }

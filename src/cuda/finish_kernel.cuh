@@ -317,12 +317,6 @@ __device__ inline uint32_t judge_sum(const FramePlan& frame, uint32_t of_header,
   return worse(status, SPLITZIP_ERROR_CORRUPT_DIRECTORY);
 }
 
-__device__ inline uint32_t judge_frame(const FramePlan& frame) {
-  uint32_t directory_sum = 0;
-  const uint32_t of_header = judge_header(frame, directory_sum);
-  return judge_sum(frame, of_header, directory_sum);
-}
-
 __global__ void __launch_bounds__(kFinishThreads) finish_decode_kernel(const __grid_constant__ Batch batch) {
   // While others still decode: what the planner left stands, since the kernel before this one has waited for it.
   const uint32_t entries = batch.frame_count * batch.tensor_count;
@@ -331,12 +325,16 @@ __global__ void __launch_bounds__(kFinishThreads) finish_decode_kernel(const __g
       check_entry(batch, frame, entry, tensor);
     });
   }
+  __syncthreads();
+  // So does what a header says, here that of a thread's first frame.
+  uint32_t of_header = SPLITZIP_OK, directory_sum = 0;
+  if (threadIdx.x < batch.frame_count) of_header = judge_header(load_fresh(batch.frames[threadIdx.x]), directory_sum);
   ptx::wait_for_previous_grid();
   ptx::allow_next_grid();
-  __syncthreads();
   report_frames(batch, [&](uint32_t f) {
     const FramePlan frame = load_fresh(batch.frames[f]);
-    return report(batch, f, frame.capacity, judge_frame(frame));
+    if (f != threadIdx.x) of_header = judge_header(frame, directory_sum);
+    return report(batch, f, frame.capacity, judge_sum(frame, of_header, directory_sum));
   });
 }
 
