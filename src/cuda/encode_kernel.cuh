@@ -40,22 +40,30 @@ __device__ __forceinline__ uint32_t words_before(EncodeShared<kStages>& shared, 
   return ptx::sum_over_warp(words);
 }
 
-// Job and pair table of a tile, by one warp.
+// Has the pair table of a tensor brought to a stage, by one warp.
+template <uint32_t kStages>
+__device__ __forceinline__ void copy_pair_table(const Batch& batch, EncodeShared<kStages>& shared, uint32_t stage,
+                                                uint32_t tensor, uint32_t lane) {
+#pragma unroll 1
+  for (uint32_t j = lane; j < kPairWords / 4; j += 32)
+    ptx::copy_16_async(ptx::shared_address(&shared.pair_tables[stage][4 * j]),
+                       batch.pair_tables + uint64_t{4 * kPairWords} * tensor + 16 * j);
+}
+
+// Job and pair table of a tile, by one warp; but where the block has planned its tiles, other warps copy the tables meanwhile.
 template <uint32_t kKernel, bool kFirst, class Plan, uint32_t kStages>
 __device__ __forceinline__ void prepare_encode(const Batch& batch, EncodeShared<kStages>& shared, uint32_t stage,
                                                uint32_t round, uint32_t lane, const Plan* plan) {
-  const auto copy_pair_table = [&](uint32_t tensor) {
-    if (kKernel == kFixed4Kernel || shared.pair_table_source[stage] == tensor) return;
+  constexpr bool kCopies = kKernel != kFixed4Kernel && std::is_same_v<Plan, NoPlan>;
+  const auto copy = [&](uint32_t tensor) {
+    if (!kCopies || shared.pair_table_source[stage] == tensor) return;
     ptx::wait_all_copies();  // of a tile that was passed over
     __syncwarp();
     if (lane == 0) shared.pair_table_source[stage] = tensor;
-#pragma unroll 1
-    for (uint32_t j = lane; j < kPairWords / 4; j += 32)
-      ptx::copy_16_async(ptx::shared_address(&shared.pair_tables[stage][4 * j]),
-                         batch.pair_tables + uint64_t{4 * kPairWords} * tensor + 16 * j);
+    copy_pair_table(batch, shared, stage, tensor, lane);
   };
-  shared.ring.template prepare<kFirst>(batch, shared.jobs, kKernel, stage, round, lane, copy_pair_table, plan);
-  if (kKernel != kFixed4Kernel) ptx::wait_all_copies();
+  shared.ring.template prepare<kFirst>(batch, shared.jobs, kKernel, stage, round, lane, copy, plan);
+  if (kCopies) ptx::wait_all_copies();
   shared.ring.publish(stage);
 }
 
@@ -74,7 +82,15 @@ __global__ void __launch_bounds__(kBlockThreads, encode_tuning(kKernel, kShort).
   const auto* const plan = start_tiles<kShort>(batch, shared.jobs, shared.variable);
   const uint32_t variable = ptx::shared_address(shared.variable[warp]);
   if (warp < kStages) prepare_encode<kKernel, true>(batch, shared, warp, 0, lane, plan);
-  if (kShort) __syncthreads();  // its memory is that of the variable parts
+  if constexpr (kShort) {
+    static_assert(2 * kStages <= kTileChunks);
+    if (kKernel != kFixed4Kernel && warp - kStages < kStages && plan->entries[warp - kStages] != kNoEntry) {
+      const uint32_t e = plan->entries[warp - kStages];
+      copy_pair_table(batch, shared, warp - kStages, e - batch.by_tensor_count.divide(e) * batch.tensor_count, lane);
+      ptx::wait_all_copies();
+    }
+    __syncthreads();  // the plan's memory is that of the variable parts
+  }
 #pragma unroll 1
   for (Claim<kStages> claim; shared.ring.template claim<kShort>(lane, claim);) {
     const uint32_t stage = claim.stage(), chunk = claim.chunk();
