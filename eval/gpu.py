@@ -54,6 +54,7 @@ class Runs:
     def __init__(self, folder):
         self.folder = folder
         self.files = []
+        self.seconds = {}
 
     def run(self, what, *command, why_not=None, needed=False):
         if why_not is not None:
@@ -63,7 +64,8 @@ class Runs:
         path = self.folder / f"{len(self.files)}.json"
         start = time.monotonic()
         done = subprocess.run([*map(str, command), "--json", str(path)], check=False)
-        print(f"{what}: {time.monotonic() - start:.0f} s", flush=True)
+        self.seconds[what] = round(time.monotonic() - start)
+        print(f"{what}: {self.seconds[what]} s", flush=True)
         if needed and (done.returncode == NO_DEVICE or not path.exists()):
             sys.exit(f"{what}: nothing was measured")
         if done.returncode:
@@ -86,7 +88,7 @@ def measure(specifications, build, name):
         codecs.run("codecs on one GPU", build / "bench" / "cuda" / "cuda_bench", *kv, *nvcomp(), needed=True)
         for what, why_not, command in scripts(os.environ.get("SPLITZIP_PAPER_CODE")):
             codecs.run(what, sys.executable, "-B", *command, *kv, why_not=why_not)
-        gpu_report.merge(name, codecs.files)
+        gpu_report.merge(name, codecs.files, seconds=codecs.seconds)
         gpus = gpu_count()
         if gpus < 2:
             print(f"transfers between GPUs: left out, there is {gpus}", flush=True)

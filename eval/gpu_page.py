@@ -15,6 +15,17 @@ def attainable(copy, ratio):
     return 2 * copy / (1 + 1 / ratio)
 
 
+def took(bench_results):
+    """How long `python -m eval gpu` took, where its results say so."""
+    text = ""
+    for path in sorted(bench_results.glob("cuda-*.json")):
+        found = json.loads(path.read_text())
+        if seconds := found.get("seconds"):
+            parts = ", ".join(f"{what} {number} s" for what, number in seconds.items())
+            text += f"`python -m eval gpu` took {sum(seconds.values())} s on one {found['device']} ({parts}).\n\n"
+    return text
+
+
 def measured(bench_results, group):
     """Rows of a group of cuda_bench, each with cells: encode and decode in GB/s, and where that was measured."""
     for path in sorted(bench_results.glob("cuda-*.json")):

@@ -5,7 +5,7 @@ import json
 import pathlib
 import sys
 
-from . import beyond_page, paper_page
+from . import beyond_page, gpu_page, paper_page
 
 ROOT = pathlib.Path(__file__).parent.parent
 RESULTS = ROOT / "eval" / "results" / "cpu.json"
@@ -84,7 +84,7 @@ def documents():
         return {}
     result = json.loads(RESULTS.read_text())
     plots = {}
-    text = HEAD + machine_line(result) + caches(result)
+    text = HEAD + machine_line(result) + gpu_page.took(ROOT / "bench" / "results") + caches(result)
     text += paper_page.write(result, ROOT / "bench" / "results", plots) + beyond_page.write(result, plots)
     made = {DOCUMENT: text.rstrip("\n") + "\n"}
     for name, image in plots.items():

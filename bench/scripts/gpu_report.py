@@ -62,7 +62,8 @@ coder of weights: `bench/scripts/dfloat11_gpu.py --kv ... --json dfloat11.json`.
 """
 
 
-def merge(name, paths):
+def merge(name, paths, **facts):
+    """Writes the results of these files as one, with facts about all of them."""
     parts = [json.loads(pathlib.Path(path).read_text()) for path in paths]
     result, rows = {}, []
     for path, part in zip(paths, parts):
@@ -72,7 +73,7 @@ def merge(name, paths):
         result = {key: value for key, value in part.items() if key not in ("rows", "copy_gbps")} | result
         # What was imported before may be imported again.
         rows += [{"copy_gbps": part.get("copy_gbps"), **row} for row in part["rows"]]
-    result["rows"] = rows
+    result |= facts | {"rows": rows}
     path = RESULTS / f"cuda-{name}.json"
     path.write_text(json.dumps(result, indent=1) + "\n")
     print(path.relative_to(ROOT))

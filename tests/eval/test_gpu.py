@@ -9,7 +9,7 @@ import sys
 import pytest
 
 pytest.importorskip("ml_dtypes")
-from eval import gpu, report, tables  # noqa: E402
+from eval import gpu, gpu_page, report, tables  # noqa: E402
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 SAMPLE = ROOT / "data" / "smollm2-135m" / "gsm8k.safetensors"
@@ -48,7 +48,9 @@ def build(tmp_path, monkeypatch):
 def test_one_gpu(build, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(gpu, "gpu_count", lambda: 1)
     gpu.measure([f"small={SAMPLE}"], build("cuda_bench", CODECS), "tiny")
-    assert json.loads((tmp_path / "cuda-tiny.json").read_text())["device"] == "A"
+    found = json.loads((tmp_path / "cuda-tiny.json").read_text())
+    assert found["device"] == "A" and list(found["seconds"]) == ["codecs on one GPU"]
+    assert gpu_page.took(tmp_path).startswith("`python -m eval gpu` took ")
     said = capsys.readouterr().out
     assert "DFloat11: left out, there is none" in said and "SPLITZIP_PAPER_CODE" in said
     assert "transfers between GPUs: left out, there is 1" in said and not (tmp_path / "links-tiny.json").exists()
