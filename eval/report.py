@@ -48,6 +48,8 @@ TEXTS = {
     "wikitext2-valid": "validation split of WikiText-2, English prose",
     "gsm8k-test": "test split of GSM8K, English questions and answers with arithmetic",
     "humaneval": "prompts and solutions of HumanEval, Python",
+    "mmlu": "the first question of each subject of MMLU's test split, with its answer",
+    "ptb": "test split of the Penn Treebank as language models have it",
     "mgsm-de": "questions of MGSM in German",
     "mgsm-zh": "questions of MGSM in Chinese",
     "digits": "random integers below a million, eight a line",
