@@ -31,6 +31,7 @@ using View = cuda::Batch;
 
 // ---- On the host. What they return is what splitzip_cuda_decode and splitzip_cuda_encode would, or INVALID_LAYOUT for a table that
 // these functions cannot code, or UNSUPPORTED_VERSION where the library is not of this header's version. Nothing waits for the device.
+// A kernel has to run between begin_* and end_*; one that lets the next start early (griddepcontrol.launch_dependents) has to have waited for the one before.
 
 inline splitzip_status begin_decode(const splitzip_cuda_table* table, const splitzip_cuda_batch* batch,
                                     cudaStream_t stream, View& view) {

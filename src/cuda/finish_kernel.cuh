@@ -137,7 +137,7 @@ __device__ inline void settle_budget(FramePlan& frame, const uint32_t* group_sum
 __device__ inline void expect_spill(const Batch& batch, const FramePlan& frame, uint32_t group, uint32_t part,
                                     uint32_t parts) {
   constexpr uint32_t kSector = 8;  // words that come together
-  if (group >= groups_of(frame) || frame.tile_count == 0) return;
+  if (group >= groups_of(frame) || frame.tile_count == 0 || frame.live == 0) return;
   const uint32_t first = group * kGroupTiles, tiles = min(kGroupTiles, frame.tile_count - first), n = threadIdx.x;
   const uint64_t tile = frame.tiles_before + first;
   const auto expect = [](const uint32_t* words) { ptx::prefetch(reinterpret_cast<uint64_t>(words)); };

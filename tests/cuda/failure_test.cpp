@@ -79,6 +79,27 @@ TEST_F(CudaFailure, batches_beyond_what_was_promised) {
   EXPECT_EQ(call.failed(), 0u);
 }
 
+/// A long call with a workspace that is no longer than it has to be: the tiles of frames that do not fit lie far behind it.
+TEST_F(CudaFailure, batches_far_beyond_what_was_promised) {
+  spec.tensors = {{.channels = 1024}, {.mode = SPLITZIP_MODE_RAW, .channels = 64}};
+  spec.tokens = {10, 4000, 4000};
+  BatchPair pair(spec);
+  const Table table(pair.make_table(pair.device_pool().data()));
+  Call call(pair.make_rows(pair.device_pool().data()), {pair.bound(0), pair.bound(1), pair.bound(2)}, spec,
+            table.get());
+  for (const std::uint64_t tokens : {1u, 100u, 4100u}) {
+    ASSERT_EQ(splitzip_cuda_encode_workspace(table.get(), 3, tokens, &call.batch().workspace_bytes), SPLITZIP_OK);
+    DeviceBytes workspace(call.batch().workspace_bytes);
+    call.batch().workspace = workspace.data();
+    call.batch().max_total_tokens = tokens;
+    call.encode();
+    EXPECT_EQ(call.result(2).status, SPLITZIP_ERROR_TOO_LARGE);
+    EXPECT_EQ(call.result(1).status, tokens > 4000 ? SPLITZIP_OK : SPLITZIP_ERROR_TOO_LARGE);
+    EXPECT_EQ(call.result(0).status, SPLITZIP_OK);
+    EXPECT_EQ(call.frame(0), pair.encode_on_cpu(0));
+  }
+}
+
 TEST_F(CudaFailure, frames_of_something_else) {
   BatchPair pair(spec);
   DeviceBytes destination(pair.pool().size());

@@ -165,6 +165,67 @@ TEST_F(CudaStream, graph_replays) {
   check_cuda(cudaGraphExecDestroy(decoding));
 }
 
+/// Calls one after another on a stream, whose rows, requests and frames change between them without the host: each kernel has to see what is there
+/// when its call's turn has come, and not what was there before.
+TEST_F(CudaStream, calls_follow_each_other) {
+  constexpr std::size_t kKinds = 5, kRounds = 2000;
+  constexpr std::uint32_t kMost = 400;
+  const BatchSpec spec{.tensors = {{.channels = 72, .tokens_per_unit = 16}, {.mode = SPLITZIP_MODE_FIXED4}},
+                       .tokens = {kMost}};
+  BatchPair pair(spec);
+  const Table table(pair.make_table(pair.device_pool().data()));
+  Call call(pair.make_rows(pair.device_pool().data()), {pair.bound(0)}, spec, table.get());
+  splitzip_cuda_rows rows{};
+  check_cuda(cudaMemcpy(&rows, call.rows().data(), sizeof rows, cudaMemcpyDefault));
+
+  // Of each kind: rows, and requests of encoding and decoding.
+  std::vector<splitzip_cuda_rows> all_rows;
+  std::vector<splitzip_cuda_request> all_requests;
+  for (std::uint32_t k = 0; k < kKinds; ++k) {
+    rows.tokens = kMost - 90 * k, rows.first_block = 7 * k;
+    all_rows.push_back(rows);
+    call.rows().upload(&rows, sizeof rows);
+    call.requests()[0].nonce = k + 1;
+    call.encode();
+    ASSERT_EQ(call.result(0).status, SPLITZIP_OK);
+    all_requests.push_back(call.requests()[0]);
+    all_requests.push_back(call.requests()[0]);
+    all_requests.back().capacity = call.result(0).frame_bytes;
+  }
+  DeviceBytes kept_rows(sizeof(rows) * kKinds), kept_requests(2 * sizeof(splitzip_cuda_request) * kKinds),
+      requests(sizeof(splitzip_cuda_request)), log(2 * sizeof(splitzip_cuda_result) * kRounds);
+  kept_rows.upload(all_rows.data(), kept_rows.size());
+  kept_requests.upload(all_requests.data(), kept_requests.size());
+  call.batch().requests = requests.as<splitzip_cuda_request>();
+
+  Random random(5);
+  Stream stream;
+  std::vector<std::size_t> kinds;  // of the rounds that are not left out
+  const auto copy = [&](void* to, const void* from, std::size_t bytes) {
+    check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream));
+  };
+  for (std::size_t n = 0; n < kRounds; ++n) {
+    if (is_left_out()) continue;
+    const std::size_t round = kinds.size(), kind = kinds.emplace_back(random.below(kKinds));
+    copy(call.rows().data(), kept_rows.data() + kind * sizeof rows, sizeof rows);
+    for (const std::size_t decoding : {0u, 1u}) {
+      constexpr std::size_t kRequest = sizeof(splitzip_cuda_request), kResult = sizeof(splitzip_cuda_result);
+      copy(requests.data(), kept_requests.data() + (2 * kind + decoding) * kRequest, kRequest);
+      const auto code = decoding != 0 ? splitzip_cuda_decode : splitzip_cuda_encode;
+      ASSERT_EQ(code(table.get(), &call.batch(), stream), SPLITZIP_OK);
+      copy(log.data() + (2 * round + decoding) * kResult, call.batch().results, kResult);
+    }
+  }
+  check_cuda(cudaStreamSynchronize(stream));
+  const Bytes said = log.download();
+  for (std::size_t n = 0; n < 2 * kinds.size(); ++n) {
+    splitzip_cuda_result result{};
+    std::memcpy(&result, said.data() + n * sizeof result, sizeof result);
+    ASSERT_EQ(result.status, SPLITZIP_OK) << "round " << n / 2 << (n % 2 != 0 ? ", decoding" : ", encoding");
+    ASSERT_EQ(result.frame_bytes, all_requests[2 * kinds[n / 2] + 1].capacity) << "round " << n / 2;
+  }
+}
+
 TEST_F(CudaStream, results_are_polled_in_pinned_memory) {
   const BatchSpec spec{.tensors = {{.channels = 1024}}, .tokens = {20000}, .pinned_frames = true};
   BatchPair pair(spec);

@@ -68,7 +68,8 @@ inline uint32_t load_4(uint64_t address) { return load_as<uint32_t>(address); }
 inline uint32_t load_2(uint64_t address) { return load_as<uint16_t>(address); }
 inline uint32_t load_1(uint64_t address) { return load_as<uint8_t>(address); }
 inline uint32_t load_2_constant(uint64_t address) { return load_2(address); }
-inline void prefetch(uint64_t) {}
+// As a load, so that it shows where no memory is.
+inline void prefetch(uint64_t address) { static_cast<void>(*reinterpret_cast<const volatile char*>(address)); }
 inline void store_16(uint64_t address, uint4 w) { store_as(address, w); }
 inline void store_8(uint64_t address, uint32_t x, uint32_t y) { store_as(address, uint2{x, y}); }
 inline void store_4(uint64_t address, uint32_t x) { store_as(address, x); }
