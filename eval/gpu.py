@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part of the evaluation that needs a GPU: the benchmark programs on the caches, into bench/results."""
 
+import ctypes
 import importlib.util
 import os
 import pathlib
@@ -43,9 +44,14 @@ def scripts(clone):
     ]
 
 
-def gpu_count():
-    found = subprocess.run(["nvidia-smi", "-L"], check=False, capture_output=True, text=True)
-    return found.stdout.count("GPU ")
+def gpu_count(driver="libcuda.so.1"):
+    """GPUs that CUDA programs see here; 0 where there is no driver."""
+    try:
+        cuda = ctypes.CDLL(driver)
+    except OSError:
+        return 0
+    count = ctypes.c_int(0)
+    return count.value if cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(count)) == 0 else 0
 
 
 class Runs:

@@ -56,6 +56,10 @@ def test_one_gpu(build, tmp_path, monkeypatch, capsys):
     assert "transfers between GPUs: left out, there is 1" in said and not (tmp_path / "links-tiny.json").exists()
 
 
+def test_gpus_are_counted_without_a_driver():
+    assert gpu.gpu_count("libno-such-driver.so.1") == 0
+
+
 def test_two_gpus(build, tmp_path, monkeypatch):
     monkeypatch.setattr(gpu, "gpu_count", lambda: 2)
     build("cuda_bench", CODECS, status=4)  # a row took too long; those before it count
