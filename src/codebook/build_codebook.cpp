@@ -20,7 +20,8 @@ constexpr std::uint64_t kEscapeBits = 14;
 constexpr int kMaxTurns = 32;
 using Histogram = std::array<std::uint64_t, 256>;
 
-constexpr std::uint64_t rank_bits(std::size_t rank) { return 2 * (rank / 3 + 1); }
+/// By a rank, instead of an escape.
+constexpr std::uint64_t saved_bits(std::size_t rank) { return kEscapeBits - 2 * (rank / 3 + 1); }
 
 struct State {
   std::vector<std::uint8_t> bases;
@@ -58,6 +59,7 @@ class Builder {
   static bool is_empty(Counts counts) {
     return std::all_of(counts.begin(), counts.end(), [](auto n) { return n == 0; });
   }
+  /// The first one, if there are several.
   static std::uint8_t most_frequent(Counts counts) {
     return static_cast<std::uint8_t>(std::max_element(counts.begin(), counts.end()) - counts.begin());
   }
@@ -100,30 +102,23 @@ class Builder {
     std::iota(order.begin(), order.end(), std::uint8_t{0});
     std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return state.deltas[a] > state.deltas[b]; });
     std::copy_n(order.begin(), kRankCount, state.ranks.begin());
-    state.bits = bits_of(state.deltas, state.ranks, 0);
+    state.bits = bits_of(state);
   }
 
-  /// Bits of a histogram of symbols under a base.
-  template <typename Symbols>
-  std::uint64_t bits_of(const Symbols& counts, const std::array<std::uint8_t, kRankCount>& ranks,
-                        std::uint32_t base) const {
-    std::uint64_t bits = kEscapeBits * std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
-    for (std::size_t r = 0; r < kRankCount; ++r)
-      bits -= (kEscapeBits - rank_bits(r)) * counts[(base + ranks[r]) & mask_];
+  /// Bits of all values together.
+  static std::uint64_t bits_of(const State& state) {
+    std::uint64_t bits = kEscapeBits * std::accumulate(state.deltas.begin(), state.deltas.end(), std::uint64_t{0});
+    for (std::size_t r = 0; r < kRankCount; ++r) bits -= saved_bits(r) * state.deltas[state.ranks[r]];
     return bits;
   }
 
   std::uint8_t best_base(Counts counts, const std::array<std::uint8_t, kRankCount>& ranks) const {
-    std::uint32_t best = 0;
-    std::uint64_t least = UINT64_MAX;
-    for (std::uint32_t base = 0; base < symbols_; ++base) {
-      const std::uint64_t bits = bits_of(counts, ranks, base);
-      if (bits < least) {
-        least = bits;
-        best = base;
-      }
+    Histogram saved{};
+    for (std::uint32_t symbol = 0; symbol < symbols_; ++symbol) {
+      if (counts[symbol] == 0) continue;
+      for (std::size_t r = 0; r < kRankCount; ++r) saved[(symbol - ranks[r]) & mask_] += saved_bits(r) * counts[symbol];
     }
-    return static_cast<std::uint8_t>(best);
+    return most_frequent(Counts(saved).first(symbols_));
   }
 
   void take_bases(State& state) const {
