@@ -10,7 +10,7 @@ import pytest
 from splitzip_kv import Calibration
 from splitzip_kv.integrations.blocks import Blocks, LayerMemory
 from splitzip_kv.integrations.rooms import DecodeRooms, NotTaken, Piece, PrefillRooms
-from splitzip_kv.integrations.sglang import Settings
+from splitzip_kv.integrations.sglang_settings import Settings
 from splitzip_kv.transfer import Code, Options, TransferError
 from splitzip_kv.transfer.inprocess import Faults, Network
 

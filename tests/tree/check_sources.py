@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Check that includes follow the arrows of CONTRIBUTING.md, and that each source file says its licence first."""
+"""Check that includes follow the arrows of CONTRIBUTING.md, that no Python modules import each other in a circle, and that each source
+file says its licence first."""
 
+import ast
+import graphlib
 import pathlib
 import re
 import sys
@@ -58,9 +61,40 @@ def problems(root: pathlib.Path):
                     yield f'{path}:{line}: the arrows of CONTRIBUTING.md do not allow #include "{match.group(1)}"'
 
 
+def imports(node: ast.AST):
+    """Relative imports, in functions, too; not those that are there for annotations alone."""
+    if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+        return
+    if isinstance(node, ast.ImportFrom) and node.level:
+        yield node
+    for child in ast.iter_child_nodes(node):
+        yield from imports(child)
+
+
+def circles(package: pathlib.Path):
+    files = {}
+    for file in package.rglob("*.py"):
+        *folders, name = file.relative_to(package.parent).with_suffix("").parts
+        files[(*folders,) if name == "__init__" else (*folders, name)] = file
+    arrows: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
+    for module, file in files.items():
+        here = module if file.name == "__init__.py" else module[:-1]
+        arrows[module] = set()
+        for node in imports(ast.parse(file.read_text(encoding="utf-8"))):
+            base = here[: len(here) - node.level + 1] + tuple(node.module.split(".") if node.module else ())
+            for alias in node.names:
+                arrows[module].add((*base, alias.name) if (*base, alias.name) in files else base)
+        arrows[module] -= {module}
+    try:
+        graphlib.TopologicalSorter(arrows).prepare()
+    except graphlib.CycleError as error:
+        yield "modules import each other in a circle: " + " -> ".join(".".join(module) for module in error.args[1])
+
+
 def main() -> int:
-    found = list(problems(pathlib.Path(sys.argv[1])))
-    print("\n".join(found) if found else "licence lines and include arrows are right")
+    root = pathlib.Path(sys.argv[1])
+    found = [*problems(root), *circles(root / "python" / "src" / "splitzip_kv"), *circles(root / "eval")]
+    print("\n".join(found) if found else "licence lines, include arrows and imports are right")
     return 1 if found else 0
 
 

@@ -24,7 +24,7 @@ from ..transfer import TransferError
 from ..transfer.mooncake import MooncakeEngine, has_rdma_device
 from .blocks import Blocks, LayerMemory
 from .rooms import DecodeRooms, NotTaken, Piece, PrefillRooms
-from .sglang import Settings, log
+from .sglang_settings import Settings, log
 
 GREETING = b"splitzip/1 "  # and an address
 

@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 from ... import CodebookSet
 from .. import Part, Receiver, Sender
 from .engines import make_engine
-from .worker import options, routes_of, send_all, spans
+from .sending import options, routes_of, send_all, spans
 
 PAGE_TOKENS = 16
 

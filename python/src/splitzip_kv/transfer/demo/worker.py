@@ -9,15 +9,14 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from ... import CodebookSet, SplitzipError
-from .. import Options, Part, Receiver, Segment, Sender, Span, TransferError
-from ..cuda_peer import ROUTES
+from .. import Receiver, Segment, Sender, TransferError
 from .cache import CachedTensor, Pool, calibrate, gpu_for, load_cache
 from .engines import make_engine
+from .sending import options, routes_of, send_all, spans
 
 
 def load(settings: dict[str, Any]) -> tuple[list[CachedTensor], CodebookSet]:
@@ -33,50 +32,6 @@ def load(settings: dict[str, Any]) -> tuple[list[CachedTensor], CodebookSet]:
         raise ValueError(f"{settings['kv']}: too few tokens to calibrate on a part of them; give --codebook")
     codebooks = calibrate([CachedTensor(tensor.name, tensor.type, tensor.values[:cut]) for tensor in cache])
     return [CachedTensor(tensor.name, tensor.type, tensor.values[cut:]) for tensor in cache], codebooks
-
-
-def options(settings: dict[str, Any], on_gpu: bool) -> Options:
-    slot = settings["slot_bytes"]
-    return Options(
-        timeout=settings["timeout"],
-        threads=settings["threads"],
-        pinned=on_gpu,
-        slot_bytes=slot,
-        staging_bytes=max(256 << 20, 12 * slot),
-        slots_per_session=max(min(16, (256 << 20) // slot), 4),
-    )
-
-
-def spans(list_of: list[Span]) -> list[tuple[float, float]]:
-    return [(span.begin, span.end) for span in list_of]
-
-
-def send_all(sender: Sender, address: str, name: str, layers: Iterable[list[Part]]) -> dict[str, Any]:
-    request = sender.start(address, name)
-    try:
-        for parts in layers:
-            request.send(parts)
-        report = request.finish()
-    except BaseException:
-        request.cancel()
-        raise
-    return {
-        "frames": report.frames,
-        "wire_bytes": report.wire_bytes,
-        "encode": spans(report.encode),
-        "write": spans(report.write),
-    }
-
-
-def routes_of(sender: Sender) -> dict[str, Any]:
-    """How many frames took each route, and which one was chosen."""
-    metrics = sender.metrics
-    names = ("write", *ROUTES)
-    frames = {name: int(metrics.sum("routed_frames_total", route=name)) for name in names}
-    return {
-        "frames": {name: count for name, count in frames.items() if count},
-        "chosen": [name for name in names if metrics.sum("routes_total", route=name)],
-    }
 
 
 class Prefill:
