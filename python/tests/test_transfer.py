@@ -550,6 +550,19 @@ def test_chunks_that_cannot_be(changes):
         pair.works()
 
 
+def test_a_failure_of_an_unknown_kind():
+    with Pair() as pair:
+        _, _, say = connect(pair)
+        say(HELLO)
+        incoming = pair.expect("a", tensors_of(64))
+        assert isinstance(say(messages.Offer(1, "a")), messages.Accept)
+        say(messages.Fail(1, 99, "of a later version"))
+        with pytest.raises(TransferError, match="PROTOCOL: of a later version") as caught:
+            incoming.wait()
+        assert caught.value.remote
+        pair.works()
+
+
 def test_a_welcome_without_slots():
     with Pair() as pair:
         engine = pair.network.engine()

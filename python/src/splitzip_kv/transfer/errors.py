@@ -21,6 +21,10 @@ class Code(enum.IntEnum):
     VERSION = 10  # the two sides have no version in common
     CODEC = 11  # encoding or decoding failed for a reason that a retry does not mend
 
+    @classmethod
+    def _missing_(cls, value: object) -> Code:
+        return cls.PROTOCOL  # a number that the other side should not have sent
+
 
 class TransferError(Exception):
     """A transfer, or the session that it belongs to, failed.

@@ -194,7 +194,7 @@ class Receiver(Endpoint):
                 what = f"the sender sent {message.chunks} chunks, and {request.left} blocks are missing"
                 self.fail(request, TransferError(Code.INCOMPLETE, what))
             else:
-                self.fail(request, _remote_error(message))
+                self.fail(request, TransferError(Code(message.code), message.reason, remote=True))
         else:
             raise messages.MessageError(f"{type(message).__name__} is not a sender's to send")
 
@@ -418,11 +418,3 @@ class Receiver(Endpoint):
             self.notify(
                 session.link, messages.Nak(request.number, message.chunk, message.attempt, message.nonce, repr(problem))
             )
-
-
-def _remote_error(message: messages.Fail) -> TransferError:
-    try:
-        code = Code(message.code)
-    except ValueError:
-        code = Code.PROTOCOL
-    return TransferError(code, message.reason, remote=True)

@@ -214,7 +214,7 @@ class Sender(Endpoint):
                 self.lock.notify_all()
             return
         if isinstance(message, messages.Refuse):
-            self._break(session, TransferError(_code(message.code), message.reason, remote=True))
+            self._break(session, TransferError(Code(message.code), message.reason, remote=True))
             return
         if isinstance(message, (messages.Hello, messages.Offer, messages.Chunk, messages.End)):
             raise messages.MessageError(f"{type(message).__name__} is not a receiver's to send")
@@ -228,7 +228,7 @@ class Sender(Endpoint):
         elif isinstance(message, messages.Done):
             self._done(session, request)
         elif isinstance(message, messages.Fail):
-            self.fail(request, TransferError(_code(message.code), message.reason, remote=True))
+            self.fail(request, TransferError(Code(message.code), message.reason, remote=True))
         else:
             self._answered(session, request, message)
 
@@ -251,10 +251,3 @@ class Sender(Endpoint):
         elif chunk.notified_at and not chunk.busy and message.attempt == chunk.attempt:
             self.counters["refused_frames"] += 1
             self.write_again(session, chunk, TransferError(Code.CORRUPT, message.reason))
-
-
-def _code(number: int) -> Code:
-    try:
-        return Code(number)
-    except ValueError:
-        return Code.PROTOCOL
