@@ -37,7 +37,7 @@ class MooncakeValues(Values):
             os.environ.setdefault("MC_FORCE_TCP", "1")
         os.environ.setdefault("MC_LOG_LEVEL", "ERROR")
         try:
-            from mooncake.store import MooncakeDistributedStore, ReplicateConfig  # type: ignore[import-untyped]
+            from mooncake.store import MooncakeDistributedStore, ReplicateConfig
         except ImportError as error:
             raise StoreError(
                 f"the Mooncake Store is not usable ({error}); install mooncake-transfer-engine, or "

@@ -44,7 +44,7 @@ class MooncakeEngine(TcpControlledEngine):
         os.environ.setdefault("MC_LOG_LEVEL", "ERROR")
         os.environ.setdefault("MC_TRANSFER_TIMEOUT", "10")
         try:
-            from mooncake.engine import TransferEngine  # type: ignore[import-untyped]
+            from mooncake.engine import TransferEngine
         except ImportError as error:
             raise TransferError(
                 Code.TRANSPORT,

@@ -95,7 +95,8 @@ def _routes(routes: dict[str, Any]) -> list[str]:
 
 
 def _pages(side: dict[str, Any]) -> str:
-    return ", ".join(str(page) for page in side["first_pages"]) + ", ..." * (side["pages"] > len(side["first_pages"]))
+    shown = [str(page) for page in side["first_pages"]]
+    return ", ".join([*shown, "..."] if side["pages"] > len(shown) else shown)
 
 
 def _ms(seconds: float) -> str:
