@@ -7,23 +7,25 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from splitzip_kv import ElementType
 from splitzip_kv.integrations.blocks import Blocks, Geometry, block_keys, layer_memory
 from splitzip_kv.integrations.vllm_scheduler import SchedulerSide
 from splitzip_kv.integrations.vllm_settings import Load, Settings, Step
 from splitzip_kv.integrations.vllm_worker import WorkerSide
 
+from conftest import free_port
 from transfer_cases import values
 
 BLOCK = 16
 
 
-def settings(role="kv_both", **extra):
+def settings(role="kv_both", cache_dtype="auto", **extra):
     return Settings(
         SimpleNamespace(
             kv_transfer_config=SimpleNamespace(kv_role=role, kv_connector_extra_config=extra),
             parallel_config=SimpleNamespace(rank=0, world_size=1),
             model_config=SimpleNamespace(model="a/model", revision=None, dtype="torch.bfloat16"),
-            cache_config=SimpleNamespace(block_size=BLOCK, cache_dtype="auto"),
+            cache_config=SimpleNamespace(block_size=BLOCK, cache_dtype=cache_dtype),
         )
     )
 
@@ -201,6 +203,87 @@ def test_prefill_and_decode_scheduling():
     for wrong in ({}, {"splitzip_tokens": 69}, {"splitzip_address": 7}, {"do_remote_prefill": False}):
         bad = request("d2", PROMPT, **({**params, **wrong} if wrong else {}))
         assert decode.matched(bad, 0) == (0, False)
+
+
+class Launched:
+    """The fence of an engine whose work is done when somebody waits for it, or at the end."""
+
+    def __init__(self):
+        self.work = []
+
+    def __call__(self):
+        return self.finish
+
+    def finish(self):
+        while self.work:
+            self.work.pop()()
+
+
+def test_blocks_are_saved_when_they_are_written(address):
+    engine, (arrays, blocks) = Launched(), make_blocks(1)
+    computed, _ = make_blocks(2)
+    worker = WorkerSide(settings(store=address))
+    worker.register(blocks, engine)
+    engine.work = [lambda: [np.copyto(array[5], new[5]) for array, new in zip(arrays, computed, strict=True)]]
+    worker.save(Step(saves=[(KEYS[0], 5)]))
+    worker.close()
+    reader, (others, blocks) = WorkerSide(settings(store=address)), make_blocks(3)
+    reader.register(blocks)
+    assert run(reader, Step(loads=[Load("r", [2], keys=[KEYS[0]])])) == set()
+    reader.close()
+    assert all(np.array_equal(bits(other[2]), bits(new[5])) for other, new in zip(others, computed, strict=True))
+
+
+def test_blocks_are_loaded_when_their_last_owner_has_left(stored, address):
+    arrays, _ = stored
+    engine, (others, blocks) = Launched(), make_blocks(2)
+    worker = WorkerSide(settings(store=address))
+    worker.register(blocks, engine)
+    engine.work = [lambda: [array.fill(7) for array in others]]
+    assert run(worker, Step(loads=[Load("r", [2, 4], keys=KEYS[:2])])) == set()
+    worker.close()
+    engine.finish()
+    for array, other in zip(arrays, others, strict=True):
+        assert np.array_equal(bits(other[[2, 4]]), bits(array[[5, 3]]))
+
+
+def test_a_cache_is_sent_when_it_is_complete():
+    engine, (arrays, blocks) = Launched(), make_blocks(1)
+    computed, _ = make_blocks(2)
+    others, targets = make_blocks(3)
+    port = free_port()
+    prefill, decode = WorkerSide(settings("kv_producer", port=port)), WorkerSide(settings("kv_consumer"))
+    prefill.register(blocks, engine)
+    decode.register(targets)
+    engine.work = [lambda: [np.copyto(array, new) for array, new in zip(arrays, computed, strict=True)]]
+    prefill.start(Step(held=[("p", [5, 3], 30)]))
+    load = Load("d", [2, 4], address=f"127.0.0.1:{port}", remote_request="p", tokens=30)
+    assert run(decode, Step(loads=[load])) == set()
+    for new, other in zip(computed, others, strict=True):
+        assert np.array_equal(bits(other[2]), bits(new[5])) and np.array_equal(bits(other[4][:, :14]), bits(new[3][:, :14]))
+    for worker in (prefill, decode):
+        worker.close()
+
+
+def test_a_device_that_fails_fails_the_load(address):
+    worker = WorkerSide(settings(store=address))
+
+    def broken():
+        raise RuntimeError("an illegal memory access was encountered")
+
+    worker.register(make_blocks(1)[1], lambda: broken)
+    assert run(worker, Step(loads=[Load("r", [2, 4], keys=KEYS[:2])])) == {2, 4}
+    worker.close()
+
+
+def test_what_bytes_are():
+    assert settings(store="x").bytes_are is ElementType.BYTES
+    config = {"store": "x"}
+    for cache_dtype, type in (("fp8", "FP8_E4M3"), ("fp8_e4m3", "FP8_E4M3"), ("fp8_e5m2", "FP8_E5M2")):
+        assert settings(cache_dtype=cache_dtype, **config).bytes_are is ElementType[type]
+    array = np.zeros((4, 3, BLOCK, 128), np.uint8)
+    blocks = Blocks([layer_memory(array, Geometry(BLOCK, 3, 64, 64))], BLOCK, ElementType.FP8_E4M3)
+    assert {part.tensor.type for part in blocks.parts([0])} == {ElementType.FP8_E4M3}
 
 
 def test_settings_that_make_no_sense(address):

@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from .. import Codebook, ElementType, Layout
-from .._layout import TYPES, bits_of
+from .. import Codebook, ElementType, Frame, Layout, cuda
+from .._layout import TYPES, bits_of, device_memory_of
 from ..transfer import Part
 
 
@@ -87,37 +88,46 @@ def layer_memory(array: Any, geometry: Geometry) -> LayerMemory:
 @dataclasses.dataclass
 class _Tensor:
     name: str
-    bits: np.ndarray
+    array: Any
     axes: str
     type: ElementType
-    rows: np.ndarray | None
+    value_bytes: int
+    channels: int
+    """Of a token, in all heads."""
+    rows: np.ndarray | None = None
     """Where the channels of a token are no neighbours: a view [page, token, head, dim], which has to be copied."""
 
 
 class Blocks:
     """All layers of a cache, as parts for stores and transfers. Tensors are named layers.0.k, layers.0.v, ..."""
 
-    def __init__(self, layers: Sequence[LayerMemory], block_tokens: int) -> None:
+    def __init__(
+        self, layers: Sequence[LayerMemory], block_tokens: int, bytes_are: ElementType = ElementType.BYTES
+    ) -> None:
+        """`bytes_are`: the type of values that the engine keeps in arrays of plain bytes. Raises ValueError for memory
+        that is of no known kind."""
         self.block_tokens = block_tokens
         self._tensors = []
+        devices = set()
         for number, layer in enumerate(layers):
             for kind, array, axes in layer.tensors:
-                bits, type_name = bits_of(array)
-                type = TYPES.get(type_name)
-                if type is None:
-                    raise ValueError(f"layers.{number}.{kind} has values of type {type_name}")
-                rows = None
-                if bits.strides[-1] != bits.itemsize:
-                    names = axes.split(",")
-                    rows = bits.transpose([names.index(name) for name in ("page", "token", "head", "dim")])
-                self._tensors.append(_Tensor(f"layers.{number}.{kind}", bits, axes, type, rows))
+                tensor, device = _tensor(f"layers.{number}.{kind}", array, axes, bytes_are)
+                self._tensors.append(tensor)
+                devices.add(device)
+        if len(devices) > 1:
+            raise ValueError("the cache lies in the memory of several devices")
+        self.device: int | None = devices.pop() if devices else None
+        """The GPU in whose memory the cache is; None: it is in host memory."""
+        if self.device is not None and (problem := cuda.problem()) is not None:
+            raise ValueError(f"the cache is in the memory of a GPU, which cannot be used: {problem}")
 
     def __len__(self) -> int:
         return len(self._tensors)
 
     def layouts(self, blocks: Sequence[int]) -> Iterator[tuple[str, Layout]]:
-        """For calibration: whole blocks."""
-        return ((part.name, part.layout) for part in self._named_parts(blocks, None, None))
+        """For calibration: whole blocks, in host memory."""
+        for part in self._named_parts(blocks, None, None):
+            yield part.name, part.layout if self.device is None else self._on_host(part)
 
     def parts(
         self,
@@ -137,9 +147,9 @@ class Blocks:
         copies = []
         for key, tensor in enumerate(self._tensors):
             if tensor.rows is None:
-                parts.append(self._part(key, tensor, tensor.bits, tensor.axes, blocks, count, None))
+                parts.append(self._part(key, tensor, tensor.array, tensor.axes, blocks, count, None))
             else:
-                copy = np.empty((count, *tensor.rows.shape[2:]), tensor.bits.dtype)
+                copy = np.empty((count, *tensor.rows.shape[2:]), tensor.rows.dtype)
                 parts.append(self._part(key, tensor, copy, "token,head,dim", None, count, None))
                 copies.append((tensor.rows, copy))
 
@@ -152,7 +162,20 @@ class Blocks:
         return parts, finish
 
     def raw_bytes(self, tokens: int) -> int:
-        return sum(tokens * _channels(tensor) * tensor.bits.itemsize for tensor in self._tensors)
+        return sum(tokens * tensor.channels * tensor.value_bytes for tensor in self._tensors)
+
+    @functools.cached_property
+    def _coder(self) -> cuda.Coder:
+        assert self.device is not None
+        return cuda.Coder(self.device)
+
+    def _on_host(self, part: Part) -> Layout:
+        """The same values, copied from the GPU."""
+        tensor = part.raw().tensor
+        values = np.empty((tensor.tokens, tensor.ranges, tensor.channels), f"u{part.layout.element_bytes}")
+        copied = Layout(values, "token,head,dim", type=tensor.type)
+        Frame(self._coder.encode([tensor], [part.layout])).decode([tensor], [copied])
+        return copied
 
     def _named_parts(self, blocks: Sequence[int] | np.ndarray, tokens: int | None, find: Any) -> Iterator[NamedPart]:
         count = len(blocks) * self.block_tokens if tokens is None else tokens
@@ -160,11 +183,11 @@ class Blocks:
             codebook = find(tensor.name) if find is not None else None
             # Codebooks of another model, or of another slice of this one, are no use.
             if codebook is not None and (
-                codebook.type != tensor.type or len(codebook.bases) not in (1, _channels(tensor))
+                codebook.type != tensor.type or len(codebook.bases) not in (1, tensor.channels)
             ):
                 codebook = None
             if tensor.rows is None:
-                yield self._part(key, tensor, tensor.bits, tensor.axes, blocks, count, codebook)
+                yield self._part(key, tensor, tensor.array, tensor.axes, blocks, count, codebook)
             else:
                 copy = np.concatenate([tensor.rows[block] for block in blocks])[:count]
                 copy = np.ascontiguousarray(copy)
@@ -174,7 +197,7 @@ class Blocks:
         self,
         key: int,
         tensor: _Tensor,
-        array: np.ndarray,
+        array: Any,
         axes: str,
         blocks: Sequence[int] | np.ndarray | None,
         tokens: int,
@@ -189,7 +212,25 @@ class NamedPart(Part):
     name: str = ""
 
 
-def _channels(tensor: _Tensor) -> int:
-    names = tensor.axes.split(",")
-    heads = tensor.bits.shape[names.index("head")] if "head" in names else 1
-    return int(heads * tensor.bits.shape[-1])
+def _tensor(name: str, array: Any, axes: str, bytes_are: ElementType) -> tuple[_Tensor, int | None]:
+    """And the GPU in whose memory it is."""
+    names = axes.split(",")
+    on_device = device_memory_of(array)
+    if on_device is not None:
+        memory, type_name = on_device
+        shape, strides, value_bytes, device = memory.shape, memory.strides, memory.itemsize, memory.device
+    else:
+        array, type_name = bits_of(array)
+        shape, strides, value_bytes, device = list(array.shape), list(array.strides), array.itemsize, None
+    type = TYPES.get(type_name)
+    if type is None:
+        raise ValueError(f"{name} has values of type {type_name}")
+    if type is ElementType.BYTES:
+        type = bytes_are
+    heads = shape[names.index("head")] if "head" in names else 1
+    tensor = _Tensor(name, array, axes, type, value_bytes, heads * shape[-1])
+    if strides[-1] != value_bytes:
+        if device is not None:
+            raise ValueError(f"{name} has channels that are no neighbours, which is known in host memory only")
+        tensor.rows = array.transpose([names.index(axis) for axis in ("page", "token", "head", "dim")])
+    return tensor, device

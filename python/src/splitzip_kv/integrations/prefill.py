@@ -44,7 +44,7 @@ class PrefillService:
         self._block_tokens = block_tokens
         self._hold_seconds = hold_seconds
         self._changed = threading.Condition()
-        self._held: dict[str, tuple[Sequence[int], int, float]] = {}
+        self._held: dict[str, tuple[Sequence[int], int, float, Callable[[], None]]] = {}
         self._sending: set[str] = set()
         self._over: set[str] = set()
         self.wire_bytes = self.raw_bytes = self.sent = self.failed = 0
@@ -53,17 +53,20 @@ class PrefillService:
         self._closed = False
         threading.Thread(target=self._accept, name="splitzip-prefill", daemon=True).start()
 
-    def hold(self, request: str, blocks: Sequence[int], tokens: int) -> None:
-        """The cache of `request` is complete and stays where it is until `over` names it."""
+    def hold(
+        self, request: str, blocks: Sequence[int], tokens: int, complete: Callable[[], None] = lambda: None
+    ) -> None:
+        """The cache of `request` stays where it is until `over` names it. It is complete when `complete` returns, which
+        is called before it is read, by another thread."""
         with self._changed:
-            self._held[request] = (blocks, tokens, time.monotonic() + self._hold_seconds)
+            self._held[request] = (blocks, tokens, time.monotonic() + self._hold_seconds, complete)
             self._changed.notify_all()
 
     def over(self) -> set[str]:
         """Requests whose blocks are not needed any more, each once: they were sent, failed, or nobody came for them."""
         now = time.monotonic()
         with self._changed:
-            for request, (_, _, deadline) in list(self._held.items()):
+            for request, (_, _, deadline, _) in list(self._held.items()):
                 if now > deadline and request not in self._sending:
                     log.warning("nobody came for the cache of %s", request)
                     del self._held[request]
@@ -105,13 +108,14 @@ class PrefillService:
             self._changed.wait_for(lambda: request in self._held, timeout=min(10.0, self._hold_seconds))
             if request not in self._held or request in self._sending:
                 raise NotSent(f"there is no cache of request {request}")
-            blocks, tokens, _ = self._held[request]
+            blocks, tokens, _, complete = self._held[request]
             if skip % self._block_tokens or not 0 <= skip < tokens:
                 raise NotSent(f"{skip} of {tokens} tokens are to be skipped")
             self._sending.add(request)
-        parts = self._parts(blocks[skip // self._block_tokens :], tokens - skip)
         wire_bytes = 0
         try:
+            complete()
+            parts = self._parts(blocks[skip // self._block_tokens :], tokens - skip)
             outgoing = self._sender.start(receiver, name)
             try:
                 outgoing.send(parts)

@@ -8,6 +8,7 @@ A chunk counts as sent when the decode side has verified it, so SGLang's word th
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import threading
 from typing import Any
@@ -67,13 +68,15 @@ class SplitZipKVManager(MooncakeKVManager):
         except (ValueError, TypeError, OSError, SplitzipError, TransferError) as error:
             log.warning("caches go SGLang's own way: %s", error)
             return
-        self._breaker = settings.options.breaker
+        options = dataclasses.replace(settings.options, pinned=settings.options.pinned or blocks.device is not None)
+        self._breaker = options.breaker
+        where = "host memory" if blocks.device is None else f"GPU {blocks.device}"
         if self.disaggregation_mode == DisaggregationMode.DECODE:
-            self._decode = DecodeRooms(engine, blocks, codebooks, settings.options)
-            log.info("takes coded caches at %s", self._decode.address)
+            self._decode = DecodeRooms(engine, blocks, codebooks, options)
+            log.info("takes coded caches at %s, decoded to %s", self._decode.address, where)
         else:
-            self._prefill = PrefillRooms(engine, blocks, codebooks, settings.options)
-            log.info("offers coded caches")
+            self._prefill = PrefillRooms(engine, blocks, codebooks, options)
+            log.info("offers coded caches, encoded from %s", where)
 
     def _blocks_of(self, pool: Any) -> Blocks:
         if type(pool) is MHATokenToKVPool:
@@ -254,7 +257,5 @@ class _Remembering:
 def _pages(tensor: Any, pool: Any) -> Any:
     """[slot, head, dim] as [page, token, head, dim]."""
     values = tensor if tensor.dtype == pool.dtype else tensor.view(pool.dtype)
-    if values.device.type != "cpu":
-        raise ValueError(f"the cache is in memory of {values.device}, where this plugin was never tested")
     whole = len(values) // pool.page_size
     return values[: whole * pool.page_size].view(whole, pool.page_size, *values.shape[1:])

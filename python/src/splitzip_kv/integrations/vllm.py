@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import logging
 import re
 from typing import Any
@@ -27,7 +28,7 @@ from vllm.platforms import current_platform
 from .blocks import Blocks, Geometry, LayerMemory, layer_memory
 from .vllm_scheduler import SchedulerSide
 from .vllm_settings import Settings, Step
-from .vllm_worker import WorkerSide
+from .vllm_worker import WorkerSide, launched_on, on_host
 
 log = logging.getLogger("vllm.splitzip")
 
@@ -77,7 +78,7 @@ class SplitZipConnector(KVConnectorBase_V1):
         if kv_cache_config is not None and len(kv_cache_config.kv_cache_groups) > 1:
             raise ValueError("SplitZipConnector is for models with one kind of attention cache")
         settings = Settings(vllm_config)
-        self._config = vllm_config
+        self._config, self._settings = vllm_config, settings
         # One of the two, by the role.
         self._scheduler: Any = SchedulerSide(settings) if role == KVConnectorRole.SCHEDULER else None
         self._worker: Any = WorkerSide(settings) if role == KVConnectorRole.WORKER else None
@@ -113,13 +114,12 @@ class SplitZipConnector(KVConnectorBase_V1):
         heads = model.get_num_kv_heads(self._config.parallel_config)
         geometry = Geometry(self._config.cache_config.block_size, heads, size, size)
         names = sorted(kv_caches, key=lambda name: [int(piece) for piece in re.findall(r"\d+", name)])
-        for name in names:
-            if kv_caches[name].device.type != "cpu":
-                raise ValueError(f"{name} lies on {kv_caches[name].device}: this version is for caches in host memory")
+        device = kv_caches[names[0]].device
         memory = cpu_memory if current_platform.is_cpu() and not model.use_mla else layer_memory
-        blocks = Blocks([memory(kv_caches[name], geometry) for name in names], geometry.block_tokens)
-        self._worker.register(blocks)
-        log.info("splitzip: %d tensors, blocks of %d tokens", len(blocks), blocks.block_tokens)
+        layers = [memory(kv_caches[name], geometry) for name in names]
+        blocks = Blocks(layers, geometry.block_tokens, self._settings.bytes_are)
+        self._worker.register(blocks, functools.partial(launched_on, device) if device.type == "cuda" else on_host)
+        log.info("splitzip: %d tensors on %s, blocks of %d tokens", len(blocks), device, blocks.block_tokens)
 
     def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
         self._worker.start(self._step())

@@ -7,9 +7,12 @@ import dataclasses
 import re
 from typing import Any
 
+from .. import ElementType
 from ..store import CacheStore, StoreOptions, open_values
 from ..transfer import Engine, Options
 
+# vLLM keeps FP8 in arrays of plain bytes, and says in its configuration what they are.
+FP8_TYPES = {"fp8": ElementType.FP8_E4M3, "fp8_e4m3": ElementType.FP8_E4M3, "fp8_e5m2": ElementType.FP8_E5M2}
 LEARN_TOKENS = 2048
 HOLD_SECONDS = 120.0
 
@@ -65,6 +68,7 @@ class Settings:
         self.options = extra
         model, cache = vllm_config.model_config, vllm_config.cache_config
         self.block_tokens = cache.block_size
+        self.bytes_are = FP8_TYPES.get(cache.cache_dtype, ElementType.BYTES)
         # All that makes two caches of the same tokens different.
         self.prefix = "/".join(
             [
@@ -75,11 +79,12 @@ class Settings:
             ]
         )
 
-    def make_engine(self) -> Engine:
+    def make_engine(self, device: int | None) -> Engine:
+        """For a cache in host memory, or that of a GPU."""
         if self.protocol == "nixl":
             from ..transfer.nixl import NixlEngine
 
-            return NixlEngine(self.host)
+            return NixlEngine(self.host, device=device)
         from ..transfer.mooncake import MooncakeEngine
 
         return MooncakeEngine(self.host, protocol=self.protocol)

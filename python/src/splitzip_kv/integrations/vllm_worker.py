@@ -7,7 +7,9 @@ import collections
 import logging
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from .. import CodebookSet, SplitzipError
 from ..store import CacheStore, Learner, StoreError
@@ -18,11 +20,30 @@ from .vllm_settings import Load, Settings, Step
 
 log = logging.getLogger("vllm.splitzip")
 
+# Called by the engine's thread, it returns what waits until all is done that the engine has launched so far.
+Fence = Callable[[], Callable[[], None]]
+
+
+def on_host() -> Callable[[], None]:
+    """The fence of an engine that launches nothing."""
+    return lambda: None
+
+
+def launched_on(device: Any) -> Callable[[], None]:
+    """The fence of an engine that works on the current stream of a GPU (torch.device)."""
+    import torch
+
+    event = torch.cuda.Event(blocking=True)
+    event.record(torch.cuda.current_stream(device))
+    wait: Callable[[], None] = event.synchronize
+    return wait
+
 
 class WorkerSide:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._blocks: Blocks | None = None
+        self._fence: Fence = on_host
         self._lock = threading.Lock()
         self._loaded: set[str] = set()
         self._failed: set[int] = set()
@@ -38,8 +59,10 @@ class WorkerSide:
         self._receiver: Receiver | None = None
         self._service: PrefillService | None = None
 
-    def register(self, blocks: Blocks) -> None:
-        self._blocks = blocks
+    def register(self, blocks: Blocks, fence: Fence = on_host) -> None:
+        """`fence` is for a cache in the memory of a GPU: blocks are read when they are written, and written when nobody
+        reads them for their last owner any more."""
+        self._blocks, self._fence = blocks, fence
         if self._settings.transfers:
             self._open_transfers()
         else:
@@ -47,14 +70,15 @@ class WorkerSide:
             self._learner = Learner(self._store, self._settings.learn_tokens, self._settings.codebooks)
 
     def _open_transfers(self) -> None:
-        settings, options = self._settings, Options(**self._settings.options)
+        settings, blocks = self._settings, self._blocks
+        assert blocks is not None
+        options = Options(**{"pinned": blocks.device is not None, **settings.options})
         codebooks = CodebookSet.load(settings.codebooks) if settings.codebooks else None
         if settings.receives:
-            self._receiver = Receiver(settings.make_engine(), codebooks, options)
+            self._receiver = Receiver(settings.make_engine(blocks.device), codebooks, options)
         if settings.sends:
-            blocks, find = self._blocks, codebooks.find if codebooks else None
-            assert blocks is not None
-            self._sender = Sender(settings.make_engine(), codebooks, options)
+            find = codebooks.find if codebooks else None
+            self._sender = Sender(settings.make_engine(blocks.device), codebooks, options)
             self._service = PrefillService(
                 settings.host,
                 settings.port + settings.rank,
@@ -66,19 +90,21 @@ class WorkerSide:
             )
 
     def start(self, step: Step) -> None:
+        launched = self._fence() if step.held or step.loads else on_host()
         for held in step.held:
             if self._service is not None:
-                self._service.hold(*held)
+                self._service.hold(*held, launched)
         for load in step.loads:
             with self._lock:
                 self._loading += 1
-            self._pool.submit(self._load, load)
+            self._pool.submit(self._load, load, launched)
         self._worked = bool(step.saves or step.loads)
 
-    def _load(self, load: Load) -> None:
+    def _load(self, load: Load, launched: Callable[[], None]) -> None:
         begin = time.perf_counter()
         failed: list[int] = []
         try:
+            launched()
             failed = self._fetch(load) if self._settings.transfers else self._get(load)
         except Exception:  # whatever it is, the scheduler is waiting
             log.exception("loading the cache of %s", load.request)
@@ -128,6 +154,8 @@ class WorkerSide:
         if self._store is None or self._blocks is None:
             return
         begin = time.perf_counter()
+        if step.saves:
+            self._fence()()
         for key, block in step.saves:
             try:
                 if self._store.contains(key):
