@@ -7,14 +7,14 @@ import pytest
 from splitzip_kv import Calibration, ElementType, cuda
 from splitzip_kv.integrations.blocks import Blocks, LayerMemory, layer_memory
 from splitzip_kv.integrations.rooms import DecodeRooms, Piece, PrefillRooms
-from splitzip_kv.integrations.vllm_settings import Step
+from splitzip_kv.integrations.vllm_settings import Load, Step
 from splitzip_kv.integrations.vllm_worker import WorkerSide, launched_on
 from splitzip_kv.store import CacheStore, DictValues, open_values
-from splitzip_kv.transfer import Options
 from splitzip_kv.transfer.inprocess import Network
 
+from conftest import free_port
 from test_engine_blocks import FORMS, GEOMETRY, memories, memory_of
-from test_engine_vllm import BLOCK, settings
+from test_engine_vllm import BLOCK, run, settings
 from transfer_cases import QUICK
 
 pytestmark = pytest.mark.skipif(not cuda.is_available(), reason=cuda.problem() or "")
@@ -136,9 +136,11 @@ def test_pieces_of_a_room():
 
     source, target = pool(1), pool(2)
     books = codebooks_of(blocks_of(source))
-    network, options = Network(), Options(**QUICK, pinned=True, shadow=2)
-    decode = DecodeRooms(network.engine(), blocks_of(target), books, options)
-    prefill = PrefillRooms(network.engine(), blocks_of(source), books, options)
+    network, given = Network(), {**QUICK, "shadow": 2}
+    decode, prefill = (
+        side(network.engine(), blocks, books, blocks.options(given))
+        for side, blocks in ((DecodeRooms, blocks_of(target)), (PrefillRooms, blocks_of(source)))
+    )
     there = np.random.default_rng(3).permutation(11 * 16)[:50]
     here = np.random.default_rng(4).permutation(11 * 16)[:50]
     decode.open(7, there)
@@ -152,6 +154,34 @@ def test_pieces_of_a_room():
     prefill.shut_down()
     decode.shut_down()
     network.close()
+
+
+@pytest.mark.parametrize("protocol", ["tcp", "cuda_peer"])
+def test_prefill_and_decode_servers(tmp_path, protocol):
+    """As with vLLM."""
+    if protocol == "tcp":
+        pytest.importorskip("mooncake.engine")
+    source, target = (
+        [OnDevice(FORMS["[2, B, N, H, D]"](*layer)) for layer in cache_of(np.float16, seed)] for seed in (1, 2)
+    )
+    both = [Blocks([layer_memory(array, GEOMETRY) for array in layers], BLOCK) for layers in (source, target)]
+    codebooks_of(both[0]).save(tmp_path / "books.szcb")
+    given = {"protocol": protocol, "codebooks": str(tmp_path / "books.szcb")}
+    port = free_port()
+    prefill = WorkerSide(settings("kv_producer", port=port, **given))
+    decode = WorkerSide(settings("kv_consumer", **given))
+    prefill.register(both[0])
+    decode.register(both[1])
+    prefill.start(Step(held=[("p", [7, 2, 9], 45)]))
+    load = Load("d", [0, 5, 3], address=f"127.0.0.1:{port}", remote_request="p", tokens=45)
+    assert run(decode, Step(loads=[load])) == set()
+    for one, two in zip(source, target, strict=True):
+        there, here = two.look()[:, [0, 5, 3]], one.array[:, [7, 2, 9]]
+        assert np.array_equal(there[:, :2], here[:, :2]) and np.array_equal(there[:, 2, :13], here[:, 2, :13])
+    counts = decode.counts()
+    assert counts["received_raw_bytes"] > 1.05 * counts["received_bytes"]
+    for worker in (prefill, decode):
+        worker.close()
 
 
 def test_an_engine_that_still_computes(tmp_path):

@@ -291,4 +291,6 @@ def test_settings_that_make_no_sense(address):
         settings(strore=address)
     with pytest.raises(ValueError, match="port"):
         settings("kv_producer")
+    with pytest.raises(ValueError, match="GPUs"):
+        WorkerSide(settings("kv_consumer", protocol="cuda_peer")).register(make_blocks(1)[1])
     assert settings(store=address, staging_bytes=1 << 20).options == {"staging_bytes": 1 << 20}

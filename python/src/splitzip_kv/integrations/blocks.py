@@ -13,7 +13,10 @@ import numpy as np
 
 from .. import Codebook, ElementType, Frame, Layout, cuda
 from .._layout import TYPES, bits_of, device_memory_of
-from ..transfer import Part
+from ..transfer import Options, Part
+
+# As much memory for each sender as by default, in fewer and longer frames: on a GPU a call costs the same for all of them.
+ON_GPU = {"pinned": True, "slot_bytes": 8 << 20, "slots_per_session": 4}
 
 
 def block_keys(tokens: Sequence[int], block_tokens: int, salt: str = "") -> list[str]:
@@ -123,6 +126,10 @@ class Blocks:
 
     def __len__(self) -> int:
         return len(self._tensors)
+
+    def options(self, given: dict[str, Any]) -> Options:
+        """Of transfers of this cache: what is given, and else what suits where it lies."""
+        return Options(**({} if self.device is None else ON_GPU) | given)
 
     def layouts(self, blocks: Sequence[int]) -> Iterator[tuple[str, Layout]]:
         """For calibration: whole blocks, in host memory."""

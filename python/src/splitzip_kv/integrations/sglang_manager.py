@@ -8,7 +8,6 @@ A chunk counts as sent when the decode side has verified it, so SGLang's word th
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import threading
 from typing import Any
@@ -68,7 +67,7 @@ class SplitZipKVManager(MooncakeKVManager):
         except (ValueError, TypeError, OSError, SplitzipError, TransferError) as error:
             log.warning("caches go SGLang's own way: %s", error)
             return
-        options = dataclasses.replace(settings.options, pinned=settings.options.pinned or blocks.device is not None)
+        options = blocks.options(settings.given)
         self._breaker = options.breaker
         where = "host memory" if blocks.device is None else f"GPU {blocks.device}"
         if self.disaggregation_mode == DisaggregationMode.DECODE:

@@ -8,6 +8,7 @@ import functools
 import json
 import logging
 import os
+from typing import Any
 
 from ..transfer import Options
 
@@ -24,7 +25,12 @@ class Settings:
     """Where the other side reaches this one; None: where SGLang is reached."""
     protocol: str | None
     """Mooncake's, "tcp" or "rdma"; None: what SGLang uses."""
-    options: Options
+    given: dict[str, Any]
+    """Options of the transfer layer."""
+
+    @property
+    def options(self) -> Options:
+        return Options(**self.given)
 
     @classmethod
     def parse(cls, text: str) -> Settings:
@@ -39,7 +45,9 @@ class Settings:
         known = {field.name for field in dataclasses.fields(Options)}
         if wrong := set(given) - known:
             raise ValueError(f"{VARIABLE}: no such setting: {', '.join(sorted(wrong))}")
-        return cls(**own, options=Options(**given))
+        settings = cls(**own, given=given)
+        _ = settings.options  # raises for values that make no sense
+        return settings
 
 
 @functools.cache

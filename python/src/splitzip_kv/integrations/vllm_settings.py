@@ -85,6 +85,12 @@ class Settings:
             from ..transfer.nixl import NixlEngine
 
             return NixlEngine(self.host, device=device)
+        if self.protocol == "cuda_peer":
+            from ..transfer.cuda_peer import CudaPeerEngine
+
+            if device is None:
+                raise ValueError('"protocol": "cuda_peer" is for caches in the memory of GPUs')
+            return CudaPeerEngine(device, self.host)
         from ..transfer.mooncake import MooncakeEngine
 
         return MooncakeEngine(self.host, protocol=self.protocol)

@@ -13,7 +13,7 @@ from typing import Any
 
 from .. import CodebookSet, SplitzipError
 from ..store import CacheStore, Learner, StoreError
-from ..transfer import Options, Receiver, Sender, TransferError
+from ..transfer import Receiver, Sender, TransferError
 from .blocks import Blocks
 from .prefill import NotSent, PrefillService, fetch
 from .vllm_settings import Load, Settings, Step
@@ -72,7 +72,7 @@ class WorkerSide:
     def _open_transfers(self) -> None:
         settings, blocks = self._settings, self._blocks
         assert blocks is not None
-        options = Options(**{"pinned": blocks.device is not None, **settings.options})
+        options = blocks.options(settings.options)
         codebooks = CodebookSet.load(settings.codebooks) if settings.codebooks else None
         if settings.receives:
             self._receiver = Receiver(settings.make_engine(blocks.device), codebooks, options)
