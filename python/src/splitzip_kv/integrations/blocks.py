@@ -15,8 +15,9 @@ from .. import Codebook, ElementType, Frame, Layout, cuda
 from .._layout import TYPES, bits_of, device_memory_of
 from ..transfer import Options, Part
 
-# As much memory for each sender as by default, in fewer and longer frames: on a GPU a call costs the same for all of them.
-ON_GPU = {"pinned": True, "slot_bytes": 8 << 20, "slots_per_session": 4}
+# Frames that a GPU codes are longer, since a call has a fixed cost: how long they should be is in docs/links.md.
+BY_THE_HOST = {"pinned": True, "slot_bytes": 8 << 20, "slots_per_session": 4}
+BETWEEN_GPUS = {"slot_bytes": 32 << 20, "slots_per_session": 4}
 
 
 def block_keys(tokens: Sequence[int], block_tokens: int, salt: str = "") -> list[str]:
@@ -127,9 +128,12 @@ class Blocks:
     def __len__(self) -> int:
         return len(self._tensors)
 
-    def options(self, given: dict[str, Any]) -> Options:
-        """Of transfers of this cache: what is given, and else what suits where it lies."""
-        return Options(**({} if self.device is None else ON_GPU) | given)
+    def options(self, given: dict[str, Any], *, between_gpus: bool = False) -> Options:
+        """Of transfers of this cache: what is given, and else what suits where it lies. `between_gpus`: frames do not
+        come to the host."""
+        if self.device is None:
+            return Options(**given)
+        return Options(**(BETWEEN_GPUS if between_gpus else BY_THE_HOST) | given)
 
     def layouts(self, blocks: Sequence[int]) -> Iterator[tuple[str, Layout]]:
         """For calibration: whole blocks, in host memory."""
