@@ -3,7 +3,7 @@
 
 import numpy as np
 
-from splitzip_kv import Calibration, CodebookSet, ElementType, Frame, Layout, cuda, frame_sizes
+from splitzip_kv import Calibration, ElementType, Frame, Layout, cuda, frame_sizes
 
 
 def random_pool(seed: int) -> np.ndarray:
@@ -13,12 +13,6 @@ def random_pool(seed: int) -> np.ndarray:
     return (values.view(np.uint32) >> 16).astype(np.uint16)
 
 
-def make_books(pool: np.ndarray) -> CodebookSet:
-    calibration = Calibration()
-    calibration.add("k", Layout(pool, "page,token,head,dim", pages=range(64), type=ElementType.BF16))
-    return calibration.finish()
-
-
 def on_gpu(pool: np.ndarray) -> cuda.Array:
     """Any framework's array will do in its place."""
     memory = cuda.Memory(pool.nbytes)
@@ -26,12 +20,17 @@ def on_gpu(pool: np.ndarray) -> cuda.Array:
     return cuda.Array(memory, 0, pool.shape, "<u2")
 
 
-books = make_books(random_pool(seed=2))
+sample = on_gpu(random_pool(seed=2))
 values = random_pool(seed=1)
 pool, other_pool = on_gpu(values), on_gpu(np.zeros_like(values))
 
 # begin coder
 coder = cuda.Coder()
+calibration = Calibration()
+learned = Layout(sample, "page,token,head,dim", pages=range(64), type=ElementType.BF16)
+calibration.add("k", coder.on_host(learned))
+books = calibration.finish()
+
 layout = Layout(pool, "page,token,head,dim", pages=[40, 7, 23, 8], type=ElementType.BF16)
 tensor = layout.tensor(books.find("k"), tokens=57, tokens_per_unit=16)
 frame = coder.encode([tensor], [layout], out=cuda.pinned(frame_sizes([tensor]).bound_bytes), nonce=7)

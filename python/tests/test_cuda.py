@@ -101,6 +101,17 @@ def test_a_range_of_tokens(books, coder, pool):
         assert coded == expected
 
 
+def test_a_copy_on_the_host(coder, pool):
+    layout = Layout(on_device(pool[0]), "page,token,head,dim", pages=[7, 3], type=ElementType.BF16)
+    for tokens in (None, 0, 1, 20):
+        copied = coder.on_host(layout, tokens=tokens)
+        assert copied.device is None and copied.type is ElementType.BF16
+        count = layout.tokens if tokens is None else tokens
+        expected = Layout(pool[0], "page,token,head,dim", pages=[7, 3], type=ElementType.BF16)
+        assert copied.tokens == count
+        assert encode([copied.tensor()], [copied]) == encode([expected.tensor(tokens=count)], [expected])
+
+
 def test_what_is_wrong(books, coder, pool):
     device = on_device(pool[0])
     host = Layout(pool[0], "page,token,head,dim", pages=[0], type=ElementType.BF16)

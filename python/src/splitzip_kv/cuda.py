@@ -292,6 +292,15 @@ class Coder:
         look = (int(self._head.ctypes.data), frame.address, min(HEAD_BYTES, frame.nbytes))
         return self._launch(True, tensors, layouts, request, checksums, budget, then=look)[1]
 
+    def on_host(self, layout: Layout, *, tokens: int | None = None) -> Layout:
+        """An array [token, head, dim] in host memory with all values of `layout`, or those of its first `tokens` tokens:
+        for what is not done on a GPU, as calibration."""
+        tensor = layout.tensor(mode=Mode.RAW, tokens=tokens)
+        values = np.empty((tensor.tokens, tensor.ranges, tensor.channels), f"u{layout.element_bytes}")
+        copied = Layout(values, "token,head,dim", type=tensor.type)
+        Frame(self.encode([tensor], [layout])).decode([tensor], [copied])
+        return copied
+
     def copy(self, destination: Any, source: Any) -> None:
         """Copy between memory in one piece, of a GPU or of the host, and wait until it is done."""
         (to, room), (of, size) = place_of(destination), place_of(source)

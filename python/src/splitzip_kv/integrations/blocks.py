@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import Codebook, ElementType, Frame, Layout, cuda
+from .. import Codebook, ElementType, Layout, cuda
 from .._layout import TYPES, bits_of, device_memory_of
 from ..transfer import Options, Part
 
@@ -138,7 +138,8 @@ class Blocks:
     def layouts(self, blocks: Sequence[int]) -> Iterator[tuple[str, Layout]]:
         """For calibration: whole blocks, in host memory."""
         for part in self._named_parts(blocks, None, None):
-            yield part.name, part.layout if self.device is None else self._on_host(part)
+            layout = part.layout
+            yield part.name, layout if self.device is None else self._coder.on_host(layout, tokens=part.tensor.tokens)
 
     def parts(
         self,
@@ -179,14 +180,6 @@ class Blocks:
     def _coder(self) -> cuda.Coder:
         assert self.device is not None
         return cuda.Coder(self.device)
-
-    def _on_host(self, part: Part) -> Layout:
-        """The same values, copied from the GPU."""
-        tensor = part.raw().tensor
-        values = np.empty((tensor.tokens, tensor.ranges, tensor.channels), f"u{part.layout.element_bytes}")
-        copied = Layout(values, "token,head,dim", type=tensor.type)
-        Frame(self._coder.encode([tensor], [part.layout])).decode([tensor], [copied])
-        return copied
 
     def _named_parts(self, blocks: Sequence[int] | np.ndarray, tokens: int | None, find: Any) -> Iterator[NamedPart]:
         count = len(blocks) * self.block_tokens if tokens is None else tokens
