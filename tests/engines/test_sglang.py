@@ -48,7 +48,7 @@ def test_prefill_and_decode(answers, tmp_path):
         # What is sent is what is used: another cache gives another text.
         fault.write_text("scramble")
         wrong = [disaggregated(prefill, decode, prompt) for prompt in PROMPTS[:6]]
-        assert sum(a != b for a, b in zip(wrong, expected, strict=False)) >= 2
+        assert not any(a == b for a, b in zip(wrong, expected, strict=False))
 
         # A link that damages everything: the request fails, the servers and the next request do not.
         fault.write_text("damage")

@@ -42,15 +42,16 @@ def block_parts(arrays: list[np.ndarray], books: CodebookSet) -> list[Part]:
 
 
 def scramble(folder: Path) -> None:
-    """Other values in every block, perfectly encoded: its tokens in reverse order."""
+    """Another cache in every block, perfectly encoded: V of its tokens in reverse order. (With K in the same order
+    attention would give the same.)"""
     books = CodebookSet.load(CODEBOOKS)
     for path in values_of(folder):
         prefix, _, key = path.name.removesuffix(".value").replace("%2F", "/").rpartition("/")
         store = CacheStore(FileValues(folder), books, prefix=f"{prefix}/")
         arrays = [np.zeros((BLOCK, 3, 64), np.uint16) for _ in range(60)]
         assert store.get(key, block_parts(arrays, books))
-        for array in arrays:
-            array[:] = array[::-1].copy()
+        for value in arrays[1::2]:
+            value[:] = value[::-1].copy()
         store.put(key, block_parts(arrays, books))
 
 
@@ -140,5 +141,5 @@ def test_a_store_that_two_servers_share(answers, tmp_path):
         shutil.rmtree(folder)
         shutil.copytree(good, folder)
         scramble(folder)
-        wrong = [second.tokens(prompt) for prompt in PROMPTS[:8]]
-        assert sum(a != b for a, b in zip(wrong, answers, strict=False)) >= 2
+        wrong = [second.tokens(prompt) for prompt in PROMPTS[:6]]
+        assert not any(a == b for a, b in zip(wrong, answers, strict=False))

@@ -3,7 +3,8 @@
 where the processor has no BF16, and faults for the test of our plugin.
 
 While the file SPLITZIP_FAULT holds "damage", everything that our plugin writes arrives damaged; while it holds
-"scramble", the tokens of a cache are sent in reverse order, properly encoded.
+"scramble", V of a chunk's tokens is sent in reverse order, properly encoded. (With K in the same order attention would
+give the same.)
 """
 
 import os
@@ -72,4 +73,11 @@ def _make_faulty(file: Path) -> None:
 
     Sender.__init__ = made
     parts = Blocks.parts
-    Blocks.parts = lambda self, blocks, *rest: parts(self, blocks[::-1] if fault() == "scramble" else blocks, *rest)
+
+    def sent(self, blocks, *rest):
+        if fault() != "scramble":
+            return parts(self, blocks, *rest)
+        pairs = zip(parts(self, blocks, *rest), parts(self, blocks[::-1], *rest), strict=True)
+        return (reverse if part.name.endswith(".v") else part for part, reverse in pairs)
+
+    Blocks.parts = sent
