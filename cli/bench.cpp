@@ -265,7 +265,8 @@ class Benchmark {
       tensors_[i].mode = mode;
       tensors_[i].codebook = mode == SPLITZIP_MODE_RAW ? nullptr : codebooks.find(names_[i]);
       if (mode != SPLITZIP_MODE_RAW && tensors_[i].codebook == nullptr)
-        throw Error("no codebook for tensor \"" + printable(names_[i]) + "\"");
+        throw Error(printable(options_.codebook_path) + " has no codebook for tensor \"" + printable(names_[i]) +
+                    "\": calibrate one, or measure without --codebook");
     }
   }
 
@@ -370,7 +371,7 @@ void add_bench(CLI::App& app, Run& run) {
   command->add_flag("--rows", options->rows, "All heads of a token as one range, token by token, not each head alone");
   command->add_option("--repeats", options->repeats, "Timed runs (7)")
       ->type_name("COUNT")
-      ->check(CLI::Validator(CLI::Range(1u, 100000u)).description(""));
+      ->check(whole_number(1, 100000));
   add_unit_tokens_option(*command, options->unit_tokens);
   add_threads_option(*command, options->threads);
   add_device_option(*command, options->device);

@@ -216,7 +216,7 @@ void add_calibrate(CLI::App& app, Run& run) {
                    "Propose budgets for frames of so many tokens of a tensor, as 16,64,256")
       ->delimiter(',')
       ->type_name("COUNT,...")
-      ->check(CLI::Validator(CLI::PositiveNumber).description(""))
+      ->check(whole_number(1))
       ->allow_extra_args(false);
   command
       ->add_option("--overflow", options->overflows,

@@ -19,6 +19,7 @@ CodebookSet parse_codebook_set(Bytes bytes, const std::string& name) {
 
 CodebookSet load_codebook_set(const std::string& path) {
   Input input(path);
+  input.refuse_kinds_but(kCodebookSetFile);
   return parse_codebook_set(input.read_all(kLargestCodebookSet, "a codebook set"), input.name());
 }
 

@@ -1,20 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "command.hpp"
 
+#include <charconv>
+
 #include "text.hpp"
+#include "workers.hpp"
 
 namespace splitzip::cli {
-namespace {
 
-/// CLI11 takes -1 for the largest unsigned number.
-CLI::Validator not_negative() { return CLI::Validator(CLI::NonNegativeNumber).description(""); }
+CLI::Validator whole_number(std::uint64_t least, std::uint64_t most) {
+  const auto check = [least, most](const std::string& text) -> std::string {
+    const char* const end = text.data() + text.size();
+    std::uint64_t number = 0;
+    const auto [stop, error] = std::from_chars(text.data(), end, number);
+    if (error == std::errc() && stop == end && number >= least && number <= most) return "";
+    std::string message = "\"" + printable(text) + "\" is no whole number";
+    if (most < UINT64_MAX) {
+      message += " from " + std::to_string(least) + " to " + std::to_string(most);
+    } else if (least > 0) {
+      message += " of at least " + std::to_string(least);
+    }
+    return message;
+  };
+  return CLI::Validator([check](std::string& text) { return check(text); }, "");
+}
 
-}  // namespace
-
-void add_common_options(CLI::App& command, CommonOptions& options) {
+void add_common_options(CLI::App& command, CommonOptions& options, const std::string& verbose) {
   command.add_option("FILE", options.inputs, "Input files; - is standard input")->type_name("");
   command.add_flag("-q,--quiet", options.quiet, "Only errors");
-  command.add_flag("-v,--verbose", options.verbose, "What happens to each tensor");
+  command.add_flag("-v,--verbose", options.verbose, verbose);
   command.add_flag("--json", options.json, "Result as JSON on standard output");
 }
 
@@ -34,7 +48,7 @@ void add_source_options(CLI::App& command, SourceOptions& options) {
                   "Shape of a raw array, as 8,1024,128; without it one axis as long as the file")
       ->delimiter(',')
       ->type_name("SIZE,...")
-      ->check(not_negative())
+      ->check(whole_number())
       ->allow_extra_args(false);
   command
       .add_option("--axes", options.axes,
@@ -76,7 +90,7 @@ void add_threads_option(CLI::App& command, std::uint32_t& threads) {
       .add_option("-T,--threads", threads,
                   "Threads; 0: as many as the machine has processors (" + std::to_string(threads) + ")")
       ->type_name("COUNT")
-      ->check(not_negative());
+      ->check(whole_number(0, kMaxThreads));
 }
 
 void add_device_option(CLI::App& command, std::string& device) {
@@ -88,7 +102,7 @@ void add_device_option(CLI::App& command, std::string& device) {
 void add_unit_tokens_option(CLI::App& command, std::uint64_t& unit_tokens) {
   command.add_option("--unit-tokens", unit_tokens, "Tokens that can be decoded alone; 0: all tokens of a frame (0)")
       ->type_name("COUNT")
-      ->check(not_negative());
+      ->check(whole_number());
 }
 
 void require_inputs(const CommonOptions& options) {

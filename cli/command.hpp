@@ -42,7 +42,11 @@ struct TargetOptions {
   bool keep = true;
 };
 
-void add_common_options(CLI::App& command, CommonOptions& options);
+/// Accepts whole numbers from `least` to `most`. CLI11's own checks name the range of all doubles, and take -1 for the largest number.
+CLI::Validator whole_number(std::uint64_t least = 0, std::uint64_t most = UINT64_MAX);
+
+void add_common_options(CLI::App& command, CommonOptions& options,
+                        const std::string& verbose = "What happens to each tensor");
 void add_target_options(CLI::App& command, TargetOptions& options);
 void add_source_options(CLI::App& command, SourceOptions& options);
 void add_window_option(CLI::App& command, std::uint64_t& window);

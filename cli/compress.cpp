@@ -35,6 +35,7 @@ struct Plan {
   splitzip_element_type type = SPLITZIP_BYTES;
   const splitzip_codebook* codebook = nullptr;  // NULL: raw
   std::string why_raw;
+  bool lacks_codebook = false;  // it has a floating-point type, and would be coded
   Pieces pieces;
   bool is_tensor = true;
 };
@@ -95,20 +96,25 @@ class PieceReader {
   struct Choice {
     const splitzip_codebook* codebook = nullptr;
     std::string why_raw;
+    bool lacks_codebook = false;
   };
 
   Choice choose(const SafetensorsTensor& tensor, const Rows& rows) const {
     if (options_.mode == SPLITZIP_MODE_RAW) return {nullptr, "as asked"};
     if (!tensor.dtype->type.has_value()) return {nullptr, std::string(tensor.dtype->name) + " has no codec"};
+    const bool lacks =
+        *tensor.dtype->type != SPLITZIP_BYTES;  // bytes are coded where they were calibrated, and only there
     const splitzip_codebook* const codebook = codebooks_.find(tensor.name);
-    if (codebook == nullptr) return {nullptr, "no codebook of its name"};
+    if (codebook == nullptr) return {nullptr, "no codebook of its name", lacks};
     const splitzip_codebook_info info = describe(codebook);
     if (info.type != *tensor.dtype->type) {
-      return {nullptr, std::string("its codebook is for ") + splitzip_element_type_name(info.type)};
+      return {nullptr, std::string("its codebook is for ") + splitzip_element_type_name(info.type), lacks};
     }
     if (info.base_count != 1 && info.base_count != rows.row_channels()) {
-      return {nullptr, "its codebook has " + std::to_string(info.base_count) + " channels, the tensor " +
-                           std::to_string(rows.row_channels())};
+      return {nullptr,
+              "its codebook has " + std::to_string(info.base_count) + " channels, the tensor " +
+                  std::to_string(rows.row_channels()),
+              lacks};
     }
     return {codebook, ""};
   }
@@ -140,6 +146,7 @@ class PieceReader {
     }
     plan->codebook = choice.codebook;
     plan->why_raw = choice.why_raw;
+    plan->lacks_codebook = choice.lacks_codebook;
     return plan;
   }
 
@@ -174,11 +181,13 @@ class PieceCoder {
   std::uint64_t original_bytes() const { return original_bytes_; }
   std::uint64_t coded_tensors() const { return coded_tensors_; }
   std::uint64_t raw_tensors() const { return raw_tensors_; }
+  std::uint64_t lacking_codebook() const { return lacking_codebook_; }
 
  private:
   void finish_tensor(const Plan& plan) {
     const std::uint64_t count = plan.pieces.count();
     ++(plan.codebook != nullptr && grown_ < count ? coded_tensors_ : raw_tensors_);
+    lacking_codebook_ += plan.lacks_codebook ? 1 : 0;
     if (plan.codebook == nullptr) {
       console_.detail(plan.label + ": raw, " + plan.why_raw);
     } else if (grown_ > 0) {
@@ -243,6 +252,7 @@ class PieceCoder {
   std::uint64_t grown_ = 0;  // frames of this tensor that are raw
   std::uint64_t coded_tensors_ = 0;
   std::uint64_t raw_tensors_ = 0;
+  std::uint64_t lacking_codebook_ = 0;
 };
 
 struct Compressed {
@@ -299,6 +309,10 @@ int compress(const CompressOptions& options) {
 
     if (options.mode != SPLITZIP_MODE_RAW && coder.coded_tensors() == 0 && coder.raw_tensors() > 0) {
       console.warning(input.name() + ": no tensor was coded, all are stored raw; -v says why");
+    } else if (coder.lacking_codebook() > 0) {
+      console.warning(input.name() + ": " + std::to_string(coder.lacking_codebook()) + " of " +
+                      std::to_string(coder.coded_tensors() + coder.raw_tensors()) +
+                      " tensors are stored raw, since no codebook fits them; -v says which");
     }
     const double file_ratio = ratio(done.original_bytes, done.file_bytes);
     console.info(format("%s: %llu => %llu bytes, ratio %.4f, %s", input.name().c_str(),

@@ -55,6 +55,7 @@ std::uint64_t ContainerWriter::finish() {
 // ---- Reading
 
 ContainerReader::ContainerReader(Input& input) : input_(input) {
+  input_.refuse_kinds_but(kSzkvFile);
   splitzip_error error = SPLITZIP_ERROR_INIT;
   check(parse_file_header(read_part(input_, "the file header"), kind_, &error), error, name());
   read_header();

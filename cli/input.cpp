@@ -75,6 +75,20 @@ Bytes Input::peek(std::size_t size) {
   return Bytes(peeked_).first(std::min(size, peeked_size_));
 }
 
+bool Input::begins_as(std::string_view kind) {
+  const Bytes start = peek(4);
+  const std::string_view magic(reinterpret_cast<const char*>(start.data()), start.size());
+  return (kind == kSzkvFile && magic == "SZKV") || (kind == kCodebookSetFile && magic == "SZCB") ||
+         (kind == kCountsFile && magic == "SZCN");
+}
+
+void Input::refuse_kinds_but(std::string_view kind) {
+  for (const std::string_view other : {kSzkvFile, kCodebookSetFile, kCountsFile}) {
+    if (other != kind && begins_as(other))
+      throw Error(name_ + " is " + std::string(other) + ", not " + std::string(kind));
+  }
+}
+
 std::size_t Input::read(std::span<std::uint8_t> to) {
   std::size_t done = std::min(peeked_size_, to.size());
   std::copy_n(peeked_.begin(), done, to.begin());  // not memcpy: an empty span may have no address

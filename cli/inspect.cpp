@@ -13,8 +13,6 @@
 namespace splitzip::cli {
 namespace {
 
-constexpr std::uint32_t kCodebookSetMagic = 0x42435A53u;  // docs/format.md, 7.2
-
 struct InspectOptions {
   CommonOptions common;
 };
@@ -248,8 +246,7 @@ int inspect(const InspectOptions& options) {
   Console console(options.common.quiet, options.common.verbose);
   return for_each_input(options.common, console, [&](const std::string& path) {
     Input input(path);
-    const Bytes magic = input.peek(4);
-    if (magic.size() == 4 && load<std::uint32_t>(magic.data()) == kCodebookSetMagic) {
+    if (input.begins_as(kCodebookSetFile)) {
       inspect_codebook_set(input, options.common.json);
       return;
     }
@@ -268,7 +265,7 @@ int inspect(const InspectOptions& options) {
 void add_inspect(CLI::App& app, Run& run) {
   CLI::App* const command = app.add_subcommand("inspect", "What is in *.szkv files and *.szcb codebook sets");
   const auto options = std::make_shared<InspectOptions>();
-  add_common_options(*command, options->common);
+  add_common_options(*command, options->common, "A line for each frame, too");
   command->callback([options, &run] { run = [options] { return inspect(*options); }; });
 }
 

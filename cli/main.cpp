@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The command `splitzip`: docs/command.md. Exit codes: 0 done, 1 something failed, 2 the command line is wrong.
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <new>
 #include <string>
 
 #include "command.hpp"
+#include "text.hpp"
 
 namespace splitzip::cli {
 namespace {
@@ -15,6 +18,15 @@ namespace {
 const CLI::App* chosen_command(const CLI::App& app) {
   const auto commands = app.get_subcommands();
   return commands.empty() ? nullptr : commands.front();
+}
+
+/// CLI11 has them in reverse, and speaks of arguments where a command was misspelt.
+std::string describe_extras(const CLI::App& app) {
+  std::string text;
+  for (const std::string& argument : app.remaining(true))
+    text.append(text.empty() ? "" : " ").append(printable(argument));
+  if (chosen_command(app) == nullptr && !text.starts_with('-')) return "no command of that name: " + text;
+  return "not expected: " + text;
 }
 
 int report_usage(const CLI::App& app, const std::string& message) {
@@ -59,6 +71,8 @@ int run_command(int argc, char** argv) {
   } catch (const CLI::CallForHelp&) {
     print_help(app, stdout);
     return kExitOk;
+  } catch (const CLI::ExtrasError&) {
+    return report_usage(app, describe_extras(app));
   } catch (const CLI::ParseError& error) {
     return report_usage(app, error.what());
   } catch (const UsageError& error) {
@@ -79,8 +93,10 @@ int main(int argc, char** argv) {
   } catch (const std::exception& error) {
     std::fprintf(stderr, "splitzip: %s\n", error.what());
   }
+  errno = 0;
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    std::fputs("splitzip: cannot write standard output\n", stderr);
+    std::fprintf(stderr, "splitzip: cannot write standard output%s%s\n", errno != 0 ? ": " : "",
+                 errno != 0 ? std::strerror(errno) : "");
     return splitzip::cli::kExitError;
   }
   return result;

@@ -23,6 +23,7 @@ Source::Source(Input& input, const SourceOptions& options) {
 void Source::read_safetensors(Input& input) {
   kind_ = OriginalKind::kSafetensors;
   try {
+    input.refuse_kinds_but(kSafetensorsFile);
     const Bytes length_field = input.peek(kSafetensorsLengthBytes);
     if (length_field.size() < kSafetensorsLengthBytes) throw Error("not a safetensors file: shorter than 8 bytes");
     const std::uint64_t json_bytes = parse_safetensors_length(length_field.first<kSafetensorsLengthBytes>());
@@ -41,7 +42,9 @@ void Source::read_safetensors(Input& input) {
 
 void Source::describe_array(const Input& input, const SourceOptions& options) {
   const Dtype* const dtype = find_user_dtype(options.dtype);
-  if (dtype == nullptr) throw UsageError("--dtype " + options.dtype + " is no known type");
+  if (dtype == nullptr)
+    throw UsageError("--dtype " + printable(options.dtype) +
+                     " is none of bf16, fp16, fp32, fp8_e4m3, fp8_e5m2, u8, nor a safetensors dtype of whole bytes");
   const std::uint64_t value_bytes = dtype->bits / 8;
 
   SafetensorsTensor array;

@@ -3,6 +3,7 @@
 // The threads of a command.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "error.hpp"
@@ -14,6 +15,8 @@ struct WorkersDeleter {
   void operator()(splitzip_workers* workers) const { splitzip_workers_destroy(workers); }
 };
 using Workers = std::unique_ptr<splitzip_workers, WorkersDeleter>;
+
+inline constexpr std::uint32_t kMaxThreads = 4096;  // splitzip.h, section 8
 
 /// 0: as many as the machine has processors.
 inline Workers make_workers(std::uint32_t threads) {

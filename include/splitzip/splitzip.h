@@ -392,8 +392,8 @@ SPLITZIP_API splitzip_status splitzip_propose_budget(uint64_t* frame_bytes, size
 
 /* Threads, created once, that share the work of any number of calls. The result of a call does not depend on them. Calls may use the same
  * workers at the same time: the threads help one call, the others go on with their own thread alone.
- * `threads` counts the calling thread, 0 means as many as the machine has processors. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY (also for
- * threads that the system does not grant). No call may use the workers while they are destroyed. */
+ * `threads` counts the calling thread and is at most 4096; 0 means as many as the machine has processors. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY
+ * (also for threads that the system does not grant). No call may use the workers while they are destroyed. */
 SPLITZIP_API splitzip_status splitzip_workers_create(uint32_t threads, splitzip_workers** workers);
 SPLITZIP_API void splitzip_workers_destroy(splitzip_workers* workers);
 /* How many threads work for a call, the calling one included; 1 for NULL. */

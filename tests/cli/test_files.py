@@ -252,3 +252,21 @@ def test_progress_on_a_terminal_only(work, samples):
     slow_feed(samples)(process)
     assert b"\r" not in process.stderr.read() and process.wait(60) == 0
     process.stderr.close()
+
+
+def test_a_file_of_another_kind_is_named(work, samples):
+    run("calibrate", samples / "sample.safetensors", "--save-counts", "counts")
+    book, packed, cache = samples / "kv.szcb", samples / "out.szkv", samples / "in.safetensors"
+    assert f"{packed} is a *.szkv file, not a safetensors file" in message("compress", "--codebook", book, packed, "-o", "y")
+    assert f"{packed} is a *.szkv file, not a safetensors file" in message("calibrate", packed, "-o", "y")
+    assert f"{packed} is a *.szkv file, not a codebook set" in message("compress", "--codebook", packed, cache, "-o", "y")
+    assert f"{book} is a codebook set, not a *.szkv file" in message("test", book)
+    assert f"{book} is a codebook set, not a safetensors file" in message("analyze", book)
+    assert "counts is a file of counts, not a *.szkv file" in message("inspect", "counts")
+    assert "counts is a file of counts, not a codebook set" in message("compress", "--codebook", "counts", cache, "-o", "y")
+    assert names(work) == ["counts"]
+
+
+def test_full_standard_output_says_why(samples):
+    with open("/dev/full", "wb") as full:
+        assert "cannot write standard output: No space left on device" in message("inspect", samples / "out.szkv", stdout=full)

@@ -136,6 +136,16 @@ def test_nothing_coded_is_a_warning(work, samples):
     assert "no tensor was coded" in run("compress", "--codebook", samples / "kv.szcb", path).stderr.decode()
 
 
+def test_missing_codebooks_are_a_warning(work, samples):
+    path = work / "x.safetensors"
+    extra = [("other", "BF16", (3, 40, 32), kv.values((3, 40, 32))), ("ids", "U8", (64,), bytes(64)), ("whole", "I64", (4,), bytes(32))]
+    path.write_bytes(kv.safetensors(kv.cache() + extra))
+    count = len(kv.cache()) + len(extra)
+    notes = run("compress", "--codebook", samples / "kv.szcb", path).stderr.decode()
+    assert f"1 of {count} tensors are stored raw, since no codebook fits them; -v says which" in notes
+    assert "warning" not in run("compress", "--codebook", samples / "kv.szcb", samples / "in.safetensors", "-o", "y").stderr.decode()
+
+
 def test_the_same_tensor_elsewhere_keeps_its_key(work, samples):
     tensors = kv.cache()
     path = work / "x.safetensors"

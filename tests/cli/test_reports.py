@@ -177,7 +177,7 @@ def test_bench_for_people(samples):
 
 def test_bench_without_a_fitting_codebook(work, samples):
     (work / "x").write_bytes(kv.safetensors([("other", "BF16", (9, 16), kv.values((9, 16)))]))
-    assert 'no codebook for tensor "other"' in message("bench", "--codebook", samples / "kv.szcb", "x")
+    assert 'kv.szcb has no codebook for tensor "other"' in message("bench", "--codebook", samples / "kv.szcb", "x")
     (work / "x").write_bytes(kv.safetensors([("whole", "I64", (4,), bytes(32))]))
     assert "no tensor of a type that has a codec" in message("bench", "x")
 

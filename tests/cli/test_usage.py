@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Help, version, verbosity, and command lines that are wrong: exit code 2, and nothing on standard output."""
+import pathlib
 import re
 
 import pytest
@@ -33,7 +34,8 @@ def test_nothing_asked():
 @pytest.mark.parametrize(
     "arguments, expected",
     [
-        (["explode"], "not expected: explode"),
+        (["explode", "it"], "no command of that name: explode it"),
+        (["inspect", "--first", "--second", "x"], "not expected: --first --second"),
         (["compress", "--bad"], "not expected: --bad"),
         (["--bad"], "not expected: --bad"),
         (["compress"], "no input file"),
@@ -43,17 +45,20 @@ def test_nothing_asked():
         (["compress", "--mode", "raw", "--window", "1KiB", "x"], "--window"),
         (["compress", "--mode", "raw", "--window", "2GiB", "x"], "--window"),
         (["compress", "--mode", "raw", "--window", "much", "x"], "--window"),
-        (["compress", "--mode", "raw", "--unit-tokens", "-1", "x"], "--unit-tokens"),
-        (["compress", "--mode", "raw", "--dtype", "u8", "--shape", "-1", "x"], "--shape"),
-        (["compress", "--mode", "raw", "--threads", "-1", "x"], "--threads"),
-        (["compress", "--mode", "raw", "-T", "many", "x"], "--threads"),
+        (["compress", "--mode", "raw", "--unit-tokens", "-1", "x"], '--unit-tokens: "-1" is no whole number'),
+        (["compress", "--mode", "raw", "--dtype", "u8", "--shape", "-1", "x"], '--shape: "-1" is no whole number'),
+        (["compress", "--mode", "raw", "--dtype", "u8", "--shape", "8,x", "x"], '--shape: "x" is no whole number'),
+        (["compress", "--mode", "raw", "--threads", "-1", "x"], '--threads: "-1" is no whole number from 0 to 4096'),
+        (["compress", "--mode", "raw", "--threads", "4097", "x"], '--threads: "4097" is no whole number from 0 to 4096'),
+        (["compress", "--mode", "raw", "-T", "many", "x"], '--threads: "many" is no whole number'),
         (["calibrate", "x"], "needs -o FILE or --save-counts FILE"),
         (["calibrate", "-o", "y"], "no input file"),
         (["decompress"], "no input file"),
         (["inspect"], "no input file"),
         (["test"], "no input file"),
         (["bench"], "no input file"),
-        (["bench", "--repeats", "0", "x"], "--repeats"),
+        (["bench", "--repeats", "0", "x"], '--repeats: "0" is no whole number from 1 to 100000'),
+        (["calibrate", "--budget-tokens", "16,0", "x"], '--budget-tokens: "0" is no whole number of at least 1'),
         (["analyze"], "no input file"),
         (["analyze", "x", "y", "--plot", "z"], "--plot names one file"),
         (["analyze", "x", "--json", "--plot", "-"], "cannot both go to standard output"),
@@ -74,7 +79,7 @@ def test_wrong_command_line(work, arguments, expected):
     "options, expected",
     [
         (["--shape", "3"], "--shape needs --dtype"),
-        (["--dtype", "q7"], "--dtype q7"),
+        (["--dtype", "q7"], "--dtype q7 is none of bf16, fp16"),
         (["--dtype", "f4"], "--dtype f4"),
         (["--dtype", "bf16", "--shape", "4294967296,4294967296"], "overflows"),
         (["--axes", "head,row"], '"row" is none of'),
@@ -88,6 +93,13 @@ def test_wrong_command_line(work, arguments, expected):
 def test_options_that_cannot_be(work, samples, options, expected):
     assert expected in message("compress", "--mode", "raw", samples / "in.safetensors", *options, code=2)
     assert list(work.iterdir()) == []
+
+
+def test_the_manual_page_has_the_options_of_all_commands():
+    helps = b"".join(run(command, "--help").stdout for command in COMMANDS) + run("--help").stdout
+    manual = (pathlib.Path(__file__).parents[2] / "cli/splitzip.1.md").read_text().split("# OPTIONS")[1].split("# EXIT STATUS")[0]
+    described = re.findall(r"\*\*(--[a-z-]+)\*\*", "".join(line for line in manual.splitlines() if line.startswith("**-")))
+    assert set(described) == set(re.findall(r"^ +(?:-.,)?(--[a-z-]+)", helps.decode(), re.MULTILINE))
 
 
 def test_one_output_for_several_inputs(work, samples):
