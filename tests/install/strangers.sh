@@ -32,6 +32,14 @@ for program in c_shared c_static cpp_shared cpp_static; do
   "$work/find/$program"
 done
 
+say "find_package in a project of C alone"
+"$cmake" -S "$here/stranger_c" -B "$work/find_c" -DCMAKE_PREFIX_PATH="$prefix" -DEXAMPLES="$source/examples"
+"$cmake" --build "$work/find_c" --parallel 2
+for program in c_shared c_static; do
+  say "$program"
+  "$work/find_c/$program"
+done
+
 say "find_package refuses another minor version"
 if "$cmake" -S "$here/stranger" -B "$work/refused" -DCMAKE_PREFIX_PATH="$prefix" -DEXAMPLES="$source/examples" \
     -Dsplitzip_VERSION_WANTED=0.999 > "$work/refused.log" 2>&1; then
@@ -47,6 +55,8 @@ test "$(pkg-config --modversion splitzip)" = "$version"
 libdir=$(pkg-config --variable=libdir splitzip)
 $cc -std=c99 "$source/examples/quickstart.c" -o "$work/pc_c" $(pkg-config --cflags --libs splitzip)
 $cxx -std=c++20 "$source/examples/quickstart.cpp" -o "$work/pc_cpp" $(pkg-config --cflags --libs splitzip)
+$cxx -std=c++17 -fsyntax-only "$source/examples/quickstart.cpp" $(pkg-config --cflags splitzip) > "$work/cxx17.log" 2>&1 && exit 1
+grep -q 'needs C++20: compile with -std=c++20' "$work/cxx17.log"
 for program in pc_c pc_cpp; do
   say "$program"
   LD_LIBRARY_PATH=$libdir "$work/$program"
