@@ -40,6 +40,20 @@ CodebookSet load(nb::handle data) {
   return CodebookSet(set);
 }
 
+/// Python reads and writes files, so that errors are the usual ones.
+nb::object file(nb::handle path) { return nb::module_::import_("pathlib").attr("Path")(path); }
+
+/// The error of a file that is no codebook set names it, too.
+CodebookSet load_file(nb::handle path) {
+  try {
+    return load(file(path).attr("read_bytes")());
+  } catch (const StatusError& error) {
+    StatusError named(error.status, std::string(nb::str(path).c_str()) + ": " + error.what());
+    named.offset = error.offset;
+    throw named;
+  }
+}
+
 nb::bytes save(const CodebookSet& self) {
   std::size_t size = 0;
   check(splitzip_codebook_set_save(self.set.get(), nullptr, 0, &size), "the codebook set cannot be saved");
@@ -48,9 +62,6 @@ nb::bytes save(const CodebookSet& self) {
         "the codebook set cannot be saved");
   return nb::bytes(bytes.data(), size);
 }
-
-/// Python reads and writes files, so that errors are the usual ones.
-nb::object file(nb::handle path) { return nb::module_::import_("pathlib").attr("Path")(path); }
 
 }  // namespace
 
@@ -99,8 +110,7 @@ void bind_codebooks(nb::module_& module) {
   nb::class_<CodebookSet>(module, "CodebookSet")
       .def(
           "__init__", [](CodebookSet* self, nb::handle data) { new (self) CodebookSet(load(data)); }, nb::arg("data"))
-      .def_static(
-          "load", [](nb::handle path) { return load(file(path).attr("read_bytes")()); }, nb::arg("path"))
+      .def_static("load", &load_file, nb::arg("path"))
       .def(
           "save", [](const CodebookSet& self, nb::handle path) { file(path).attr("write_bytes")(save(self)); },
           nb::arg("path"))

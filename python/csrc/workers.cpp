@@ -9,7 +9,9 @@ namespace splitzip::python {
 
 Workers::Workers(std::uint32_t threads) {
   splitzip_workers* made = nullptr;
-  check(splitzip_workers_create(threads, &made), "the system does not grant that many threads");
+  const splitzip_status status = splitzip_workers_create(threads, &made);
+  check(status, status == SPLITZIP_ERROR_INVALID_ARGUMENT ? "more than 4096 threads"
+                                                          : "the system does not grant that many threads");
   workers_.reset(made);
 }
 

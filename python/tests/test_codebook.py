@@ -8,7 +8,7 @@ import pytest
 from conftest import NUMPY_TYPES, values
 
 import splitzip_kv
-from splitzip_kv import Calibration, CodebookSet, ElementType, Layout, Mode, encode
+from splitzip_kv import BadMagic, Calibration, CodebookSet, ElementType, Layout, Mode, encode
 
 
 def test_a_set_and_its_file(books, tmp_path):
@@ -26,6 +26,10 @@ def test_a_set_and_its_file(books, tmp_path):
     assert loaded.find("nothing") is None and loaded.find("channels\0") is None and loaded.find_hash(1) is None
     with pytest.raises(FileNotFoundError):
         CodebookSet.load(pathlib.Path(tmp_path / "none"))
+    path.write_bytes(b"no codebooks at all")
+    with pytest.raises(BadMagic, match=r"test\.szcb: not a splitzip codebook set \(byte 0\)") as caught:
+        CodebookSet.load(path)
+    assert caught.value.offset == 0
 
 
 def test_what_a_codebook_tells(books):

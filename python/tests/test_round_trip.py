@@ -7,7 +7,19 @@ import numpy as np
 import pytest
 from conftest import NUMPY_TYPES, bits, round_trip, same, values
 
-from splitzip_kv import ElementType, Frame, Layout, Mode, Workers, compress, decompress, encode, frame_size, frame_sizes
+from splitzip_kv import (
+    ElementType,
+    Frame,
+    InvalidArgument,
+    Layout,
+    Mode,
+    Workers,
+    compress,
+    decompress,
+    encode,
+    frame_size,
+    frame_sizes,
+)
 
 
 @pytest.mark.parametrize("mode", Mode)
@@ -240,6 +252,8 @@ def test_workers_change_nothing(books):
     layout = Layout(source, "head,token,dim")
     tensor = layout.tensor(books.find("BF16"), tokens_per_unit=16)
     workers = Workers(3)
+    with pytest.raises(InvalidArgument, match="more than 4096 threads"):
+        Workers(4097)
     assert workers.threads == 3 and Workers().threads >= 1 and Workers(1).threads == 1
     frame = encode([tensor], [layout], workers=workers)
     assert frame == encode([tensor], [layout])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is it worth to encode this transfer, in which mode, and in slices of which size?
+"""Is it worth encoding this transfer, in which mode, and in slices of which size?
 
     speeds = load_speeds("speeds.json")  # made by `splitzip bench --json`
     plan = plan_transfer(64 << 20, speeds, link_bytes_per_second=1.25e9, link_seconds=50e-6)
@@ -100,7 +100,7 @@ def plan_transfer(
 
 def load_speeds(path: str | os.PathLike[str]) -> list[CodecSpeed]:
     """What `splitzip bench --json` wrote for one input. Raises ValueError if the file is something else."""
-    with open(path, encoding="utf-8") as file:
+    with open(path, "rb") as file:
         text = file.read()
     try:
         document = json.loads(text)
