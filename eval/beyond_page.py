@@ -127,10 +127,10 @@ def bias(result):
     if not rows:
         return ""
     text = "## Keys with a bias\n\n" + made_by()
-    text += "**Simulated.** Some models add a bias to each channel of a key before it is rotated, others rotate nothing; caches of "
-    text += "such models are not at hand. So random biases are added to these caches' keys, as large as the key's own root "
+    text += "**Simulated.** Some models add a bias to each channel of a key before it is rotated, others do not rotate at all. Caches of "
+    text += "such models were not available. So random biases are added to these caches' keys, as large as the key's own root "
     text += "mean square times the factor above the column, the same for both texts. It "
-    text += "makes the exponent of a channel more even, which its base then says; less so where it turns with the position:\n\n"
+    text += "makes the exponents of a channel more equal, so that its base predicts them better; less so where the bias turns with the position:\n\n"
     scales = [row["scale"] for row in here]
     return text + table(["cache", "bias", "code", *[f"x {scale}" for scale in scales]], rows)
 
@@ -213,8 +213,8 @@ def pages(result):
         ratios = [f"{result['models'][name]['pages'][place]['ratio']:.4f}" for name in names]
         rows.append([unit, "each head" if row["heads"] else "all heads", *ratios])
     text = "## Pages\n\n" + made_by()
-    text += "Measured ratio of `tiered` if so many tokens, of one head or of all, can be decoded alone. Only units "
-    text += "that do not fill whole vectors of 16 bytes or whole chunks cost anything:\n\n"
+    text += "Measured ratio of `tiered` if units of so many tokens, of one head or of all heads, can be decoded alone. Only units "
+    text += "that do not fill whole vectors of 16 bytes or whole chunks lower the ratio:\n\n"
     return text + table(["tokens", "of", *names], rows)
 
 
@@ -232,7 +232,7 @@ def generated_bits(result):
 
 
 def generated(result):
-    text = "## Models that are not at hand\n\n" + made_by("`python -m eval measure` (`eval/generator.py`)")
+    text = "## Models that were not available\n\n" + made_by("`python -m eval measure` (`eval/generator.py`)")
     text += "**Not real caches.** These are random numbers whose exponents have the Top-8 and Top-16 coverage and "
     text += "the entropy that the paper publishes for six models, as "
     text += "far as a mixture of two groups of scales can be fitted to them. The published figures do not say "
@@ -262,8 +262,8 @@ def generated(result):
                 ]
             )
         text += f"Ratios, {said}:\n\n" + table(["statistics of", *codecs], rows)
-    text += "Without structure `tiered` can fall below `fixed4`; `splitzip analyze` says of a cache which mode to "
-    text += "use, before anything is deployed.\n\n"
+    text += "Without structure `tiered` can fall below `fixed4`; `splitzip analyze` says which mode to "
+    text += "use for a cache, before anything is deployed.\n\n"
     text += "### The same tables for a real model\n\n"
     text += "With Qwen3-32B, or any model that `transformers` loads, and two texts:\n\n"
     text += "```sh\npip install torch transformers safetensors accelerate\n"
@@ -271,8 +271,8 @@ def generated(result):
     text += "--device cuda\n"
     text += "tools/dump_kv.py Qwen/Qwen3-32B gsm8k-test.txt qwen3-32b-gsm8k.safetensors --tokens 2048 --device cuda\n"
     text += "eval/run.sh --kv qwen3-32b=qwen3-32b-wikitext2.safetensors,qwen3-32b-gsm8k.safetensors\n```\n\n"
-    text += "The model runs in BF16 and needs about 65 GB of memory on the device, or `--device cpu` and patience; a "
-    text += "directory with its files does instead of the name. "
+    text += "The model runs in BF16 and needs about 65 GB of memory on the device, or `--device cpu` and more time; a "
+    text += "directory with its files can be given instead of the name. "
     text += "2048 tokens are 512 MiB of cache. The files can be copied to another machine; the evaluation needs no "
     text += "GPU and no PyTorch.\n\n"
     return text

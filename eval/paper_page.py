@@ -29,7 +29,7 @@ def table1(result):
             [f"{name} (cited)", f"{top8:.1f} %", f"{top16:.1f} %", f"{entropy:.2f}", "-", f"{ratio:.2f}", "-", "-", "-"]
         )
     text = "## Table 1: exponents\n\n" + made_by("`splitzip analyze --json FILE`, by " + MADE_BY)
-    text += "All tensors of a cache together. `fixed4` and `tiered` are what the codebooks of the very text promise, "
+    text += "All tensors of a cache together. `fixed4` and `tiered` are expected ratios with codebooks made from the same text, "
     text += "without headers and directory; the last column is "
     text += "measured with the codebooks of the first text, each tensor as a frame of its own:\n\n"
     return text + table(
@@ -89,7 +89,7 @@ def table2(bench_results):
     text += "GB/s (10^9) of raw bytes. Cited rows are of another cache, so their ratios say how codecs rank there, "
     text += "not more; "
     text += "the rest is on real caches of small models. One thread of a CPU and a GPU are in one table, as they are "
-    text += "in the paper's. It names ZipLLM, too, without a figure, and Falcon and ZipServ have no package to install:\n\n"
+    text += "in the paper's. The paper also names ZipLLM, without a figure; Falcon and ZipServ have no package to install:\n\n"
     text += table(["codec", "ratio", "encode", "decode", "where"], rows)
     if not any(row[0].startswith("DFloat11") and "measured" in row[-1] for row in rows):
         text += "`bench/scripts/dfloat11_gpu.py` measures DFloat11's decoder where a GPU and its package are; it has not been run for "
@@ -110,17 +110,17 @@ def table3(result):
     for k, (coverage, ratio, decode) in published.TOP_K.items():
         rows.append(["Qwen3-32B (cited)", f"Top-{k}, decode {decode:,} GB/s", f"{coverage:.2f} %", f"{ratio:.3f}"])
     text = "## Table 3: Top-8 or Top-16\n\n" + made_by()
-    text += "Arithmetic, one codebook for all tensors. Top-8 saves a bit a value and loses it to escapes of three "
-    text += "bytes; tiers of two bits pay two bits more "
-    text += "for what is less frequent, not 24:\n\n"
+    text += "Arithmetic, one codebook for all tensors. Top-8 saves one bit a value, and loses it to escapes of three "
+    text += "bytes. In tiers of two bits, a less frequent exponent costs "
+    text += "two bits more, not 24:\n\n"
     return text + table(["cache", "code", "coverage", "ratio"], rows)
 
 
 def table4(result):
     text = "## Table 4: which text calibrates\n\n" + made_by()
     text += "Coverage of one Top-16 codebook for all tensors (arithmetic) and measured ratio of `tiered`, with "
-    text += "codebooks of the row, on the text of the "
-    text += "column. The diagonal is calibrated on what it is measured on:\n\n"
+    text += "codebooks from the text of the row, on the text of the "
+    text += "column. On the diagonal both are the same text:\n\n"
     for name, model in result["models"].items():
         found = {(row["calibrated"], row["measured"]): row for row in model["table4"]}
         rows = []
@@ -197,9 +197,9 @@ def table6(result):
     for label, (ratio, decode) in published.ESCAPES.items():
         rows.append([f"Qwen3-32B (cited), decode {decode:,} GB/s", label, "-", f"{ratio:.3f}"])
     text = "## Table 6: sentinel or positions\n\n" + made_by()
-    text += "The paper takes explicit positions, because its decoder was 3.5 times slower with a sentinel. `fixed4` "
-    text += "has a sentinel; what its decoder makes of "
-    text += "it is in Table 2 where a GPU was measured. Sizes, arithmetic with one codebook for all tensors:\n\n"
+    text += "The paper uses explicit positions, because its decoder was 3.5 times slower with a sentinel. `fixed4` "
+    text += "has a sentinel; the speed of its decoder "
+    text += "is in Table 2. Sizes, arithmetic with one codebook for all tensors:\n\n"
     return text + table(["cache", "escapes", "coverage", "ratio"], rows)
 
 
@@ -220,7 +220,7 @@ def table7(result):
     for label, speed in published.DYNAMIC_ENCODE.items():
         rows.append(["Qwen3-32B (cited)", label, "-", "-", f"{speed}"])
     text = "## Table 7: a codebook for every input\n\n" + made_by()
-    text += "Dynamic: codebooks of the very input, made before it is encoded; they would have to travel with it. "
+    text += "Dynamic: codebooks made from each input before it is encoded; they would have to be sent with it. "
     text += "Encode: GB/s on one thread of the CPU, calibration "
     text += "included, through the Python package. Most of the time goes into choosing a base for each channel, "
     text += "whatever the number of tokens. The paper's choice (once, offline) is the right one "
@@ -248,8 +248,8 @@ def table8(bench_results):
         ["Quad64 (cited, H200)", label, speed, "-", "cited"] for label, speed in (("without", before), ("with", after))
     ]
     text += "The paper's Quad64 takes four values as one word. The same question on a CPU is which instructions: "
-    text += "GB/s of BF16, one thread. On a GPU it is how wide values are loaded and stored: rows that start at vectors "
-    text += "of 16 bytes by vectors, any others value by value, by kernels of their own:\n\n"
+    text += "GB/s of BF16, one thread. On a GPU it is how wide loads and stores are: rows that start at multiples "
+    text += "of 16 bytes are moved as vectors, all others value by value, by separate kernels:\n\n"
     return text + table(["mode", "instructions", "encode", "decode", "where"], rows)
 
 
@@ -317,7 +317,7 @@ def figure6(result, bench_results, images):
         plots.steps(min(ratios), max(ratios)),
     )
     text = "## Figure 6: chunk size\n\n" + made_by()
-    text += "Arithmetic: positions of 8 or 16 bits, as the chunk asks for, and a count of escapes for each "
+    text += "Arithmetic: positions of 8 or 16 bits, as the size of the chunk needs, and a count of escapes for each "
     text += "chunk, which the paper's formula leaves out. "
     text += "From 1024 values on the ratio hardly changes; the paper takes 1024. So does this library (2048 for "
     text += "types of one byte), whose `fixed4` needs no "
@@ -330,8 +330,8 @@ def figure6(result, bench_results, images):
     if not rows:
         return text
     text += "Measured on a GPU (`cuda_bench --only units`): the chunk is part of the format here, but units, which can be "
-    text += "decoded alone, may be smaller. A chunk of theirs is one of so many bytes, with a checksum and a place in the "
-    text += "directory of its own. GB/s:\n\n"
+    text += "decoded alone, may be smaller. Each has a chunk of its own, with its checksum and its entry in the "
+    text += "directory. GB/s:\n\n"
     return text + table(["unit", "mode", "ratio", "encode", "decode", "where"], rows)
 
 

@@ -32,13 +32,13 @@ date.
 
 How to read it:
 
-- **Cited** figures are the paper's; nothing of them was measured by this project.
+- **Cited** figures are the paper's; this project did not measure them.
 - **Measured** ratios are of whole frames, everything counted but the codebook; every frame was decoded and compared
   before its size was taken.
-- **Arithmetic** is the paper's code as numpy: 8 bits of sign and mantissa, a code, and 24 bits (position and exponent)
-  an escape, as in its formula N (3/2 + 3 eps), on our caches. Before it is used, the same counting is compared with what
-  the library says of the same data.
-- Codebooks are made of one text and measured on another one, unless a table says otherwise.
+- **Arithmetic** is the size that the paper's code would have on the same caches, computed with numpy: 8 bits of sign and mantissa, a code, and 24 bits
+  (position and exponent) for each escape, as in its formula N (3/2 + 3 eps). Before it is used, the counts are compared with those of
+  the library for the same data.
+- Codebooks are made from one text and measured on another one, unless a table says otherwise.
 
 """
 

@@ -10,7 +10,7 @@
 #
 #   SPLITZIP_PAPER_CODE  a clone of the paper's code, which is measured, too, where there is a GPU
 #
-# It needs a C++20 compiler, CMake, Ninja and Python 3.10; CONTRIBUTING.md names the packages. Of the other codecs it measures those
+# It needs a C++20 compiler, CMake, Ninja and Python 3.10; tools/test.sh lists the packages. Of the other codecs it measures those
 # that eval/requirements.txt can install; with zipnn and torch in the environment (build/eval) it measures ZipNN, too. Where there are a GPU
 # and nvcc 13, it measures there first: nvCOMP if its package nvidia-libnvcomp-cu13 is in the environment or the loader finds it; with
 # torch in the environment the paper's code, and DFloat11 if it is installed, too; with two GPUs transfers between them.

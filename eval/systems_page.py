@@ -24,14 +24,14 @@ SYSTEMS = [
         "blocks of the cache, laid out so that they move in few pieces",
         "after the prefill, to a node that the scheduler picks by load",
         "the network or links inside of a machine",
-        "a frame is one piece whatever the pages are; the two gains add up, they are not the same one",
+        "a frame is one piece, whatever the pages are; the two gains are different ones and add up",
     ],
     [
         "Mooncake",
         "blocks of prefixes, from and to a pooled store, and caches from prefill to decode",
         "while layers are computed, and when a prefix is found",
         "RDMA, several cards a machine; host memory and SSD",
-        "the store holds a third more, each read is shorter ([store.md](store.md), [transfer.md](transfer.md))",
+        "the store holds nearly half as much again, and each read is shorter ([store.md](store.md), [transfer.md](transfer.md))",
     ],
     [
         "Dynamo",
@@ -95,7 +95,7 @@ def systems(result):
     text += "codec out. These are predictions of a model, "
     text += "not measurements of systems. The last table can be compared with what the paper measured end to end: KV "
     text += "transfer 1.22 to 1.32 times faster at its largest points, and "
-    text += "less or a loss for short sequences (cited). It takes a call of the paper's code for free, since what one costs is "
+    text += "less or a loss for short sequences (cited). It assumes that a call of the paper's code costs no time beside its bytes, since that is "
     text += "not published, so that its short transfers look better than they can be; calls of ours cost what small ones "
     text += "took:\n\n"
     return text + plan_tables(result)
@@ -215,11 +215,11 @@ def limits_of_the_page(result):
     text = "**What this page does not show.** Real caches are those of " + " and ".join(sizes) + "; "
     if {"smollm2-135m", "gemma3-270m"} & set(result["models"]):
         text += "SmolLM2's and Gemma's come from weights of 4 bits, run in BF16. Models whose keys have a bias "
-        text += "(simulated above), and long contexts, were not at hand. "
+        text += "(simulated above), and long contexts, were not available. "
     else:
         text += "what they do not cover was not measured. "
     text += "The six models of the paper are generated data. The paper's end-to-end times are of an engine between "
-    text += "machines, which were not at hand; what stands for them is in [links.md](links.md). Plans are predictions. "
+    text += "machines, which were not available; what stands for them is in [links.md](links.md). Plans are predictions. "
     if not any(made["codec"].startswith("GPU, `") for made in result["plans"]):
         text += "No plan for a GPU is built on a measurement of this library."
     return text.strip() + "\n\n"

@@ -41,7 +41,7 @@ and the decoded values with the originals, bit for bit.
   writes 2 / ratio, or the other way round.
 - Inputs are cold: calls follow each other on different memory, of more than the L2 cache in all. Calls of less than 100 MiB are
   measured as one graph that holds all of them, where they can be captured.
-- "2048 B rows" and what is built on them: since the models are small, a row holds the heads of neighbouring layers, 1024 channels,
+- "2048 B rows", and all sections with rows of 2 KiB: since the models are small, a row holds the heads of neighbouring layers, 1024 channels,
   in 64 tensors with 64 codebooks.
 
 ```sh
@@ -152,7 +152,7 @@ def render_paper(result):
     text += f"[The authors' code](https://github.com/Intelligent-Microsystems-Lab/SplitZip), torch {result['torch']}, Triton "
     text += f"{result['triton']}, SHA-256 of its `codec_gpu.py` {result['paper_code_sha256'][:16]}. It has one codebook for all "
     text += "tensors, no checksums and no wire format; its encoder waits for the number of escapes. Its ratio is of the bytes that "
-    text += "it counts. Calls from Python, one after the other, none as a graph, so that small ones take what Python takes, as the "
+    text += "it counts itself. All calls are made from Python, one after the other and without graphs, so the time of small ones is that of Python, as the "
     text += "device copy shows; the last two columns are against its code at the same size:\n\n"
     body = []
     for row in here:
@@ -168,9 +168,9 @@ def render_dfloat11(rows):
     if not coded:
         return ""
     text = "### DFloat11\n\n"
-    text += "The kernel of the Python package [dfloat11](https://pypi.org/project/dfloat11/), which is made for weights: one Huffman code, of "
-    text += "the very values that are coded, whatever tensor they are of, and one launch a call. It has no checksums. Its encoder is Python on one "
-    text += f"thread of the host, timed on {human(coded[0]['encode']['measured_bytes'])} and counted as if all were as fast. The last column is against "
+    text += "The kernel of the Python package [dfloat11](https://pypi.org/project/dfloat11/), which is made for weights: one Huffman code for all tensors, made from "
+    text += "the values themselves, and one launch a call. It has no checksums. Its encoder is Python on one "
+    text += f"thread of the host; it was timed on {human(coded[0]['encode']['measured_bytes'])}. The last column is against "
     text += "it at the same size:\n\n"
     body = []
     for row in here:
@@ -202,8 +202,8 @@ def render_types(rows):
         body.append([row["data"], plain, checksums(row), *cells(row), *factors(row, peer)])
     if not body:
         return ""
-    text = "### Element types\n\nThe caches as they are and cast to each type, 512 MiB; nvCOMP in its mode for the type, and the last two columns are against its chunks of 256 KiB. "
-    text += "Units are 16 tokens: in FP8 of SmolLM2 that is a chunk and a half:\n\n"
+    text = "### Element types\n\nThe caches as they are and cast to each type, 512 MiB; nvCOMP runs in its mode for the type, and the last two columns are against its chunks of 256 KiB. "
+    text += "Units are 16 tokens; for FP8 of SmolLM2 that is one and a half chunks:\n\n"
     return text + table(["data", "codec", "checksums", *SPEED_HEAD, "encode x", "decode x"], body)
 
 
@@ -231,19 +231,19 @@ def render_against_first(rows, group, title, column, text):
 
 
 def render_contents(rows):
-    text = "The same cache with 1.23 % of its values changed so that they escape, and other contents; the last two columns are against the cache as it is"
+    text = "The same cache with 1.23 % of its values changed so that they become escapes, and other contents; the last two columns are against the cache as it is"
     return render_against_first(rows, "content", "Contents", "content", text)
 
 
 def render_units(rows):
-    text = "What can be decoded alone, 256 MiB in one piece: 16 tokens of 2 KiB as everywhere else, one token, and so many bytes of one. A chunk of 2 KiB is coded "
-    text += "as a whole, so that smaller units leave most of it empty; each has its own checksum and its own place in the directory. The last two columns are against 32 KiB"
+    text = "A unit is what can be decoded alone. 256 MiB in one piece, in units of 16 tokens of 2 KiB as everywhere else, of one token, and of parts of a token. The kernels work on chunks of "
+    text += "2 KiB, so smaller units leave most of a chunk empty; each unit has its own checksum and its own entry in the directory. The last two columns are against 32 KiB"
     return render_against_first(rows, "units", "Units", "unit", text)
 
 
 def render_widths(rows):
-    text = "Rows that start at vectors of 16 bytes are loaded and stored by vectors; if one does not, each value of the tensor is by itself. The same 256 MiB at addresses "
-    text += "that are so many bytes after a vector; the frames are the same bytes, and the last two columns are against vectors"
+    text = "If all rows start at multiples of 16 bytes, they are loaded and stored as vectors of 16 bytes, otherwise value by value. The same 256 MiB at addresses "
+    text += "that are some bytes after such a multiple; the frames are the same bytes, and the last two columns are against vectors"
     return render_against_first(rows, "widths", "Widths", "rows at", text)
 
 
@@ -255,8 +255,8 @@ def render_budgets(rows):
     if not body:
         return ""
     row = next(row for row in rows if row["group"] == "budgets")
-    text = f"### Budgets\n\nK and V of one layer, {row['tokens']} tokens a frame, rows of 2 KiB, {row['requests']} frames in a call, {human(row['bytes'])}: with sizes that are told, and "
-    text += "in budgets that are proposed for an overflow of 1e-3 (`docs/budgets.md`), zeros after the frames counted. The last two columns are against sizes told:\n\n"
+    text = f"### Budgets\n\nK and V of one layer, {row['tokens']} tokens a frame, rows of 2 KiB, {row['requests']} frames in a call, {human(row['bytes'])}: frames of variable length, and "
+    text += "frames in budgets that one frame in 1,000 may exceed (`docs/budgets.md`), with the zeros after the frames counted. The last two columns are against variable length:\n\n"
     return text + table(["codec", *SPEED_HEAD, "encode x", "decode x"], body)
 
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * splitzip: is it worth to encode this transfer, in which mode, and in slices of which size?
+ * splitzip: is it worth encoding this transfer, in which mode, and in slices of which size?
  *
  * The planner is arithmetic on measured figures; it measures nothing, keeps nothing, allocates nothing and may be called for
  * every transfer. `splitzip bench --json` measures a machine, and `splitzip plan` is this header as a command.
