@@ -23,10 +23,7 @@ def load(settings: dict[str, Any]) -> tuple[list[CachedTensor], CodebookSet]:
     """The part of the cache that is moved, and codebooks that have not seen it."""
     cache = load_cache(Path(settings["kv"]))
     if settings["codebook"] is not None:
-        try:
-            return cache, CodebookSet.load(settings["codebook"])
-        except SplitzipError as error:
-            raise ValueError(f"{settings['codebook']}: {error}") from error
+        return cache, CodebookSet.load(settings["codebook"])
     cut = len(cache[0].values) // 4
     if cut == 0:
         raise ValueError(f"{settings['kv']}: too few tokens to calibrate on a part of them; give --codebook")
