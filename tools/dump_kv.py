@@ -54,11 +54,19 @@ def layers_of(cache):
 
 def main() -> int:
     given = arguments()
-    import torch
-    from safetensors.torch import save_file
+    try:
+        import torch
+        import transformers  # noqa: F401
+        from safetensors.torch import save_file
+    except ImportError as error:
+        raise SystemExit(f"dump_kv: {error}: pip install torch transformers safetensors") from error
+    try:
+        text = given.text.read_text(encoding="utf-8")  # before the model is loaded, which takes long
+    except (OSError, UnicodeDecodeError) as error:
+        raise SystemExit(f"dump_kv: {given.text}: {error}") from error
 
     tokenizer, model = load(given.model, given.dtype, given.device)
-    ids = tokenizer(given.text.read_text(encoding="utf-8"), return_tensors="pt").input_ids[:, given.skip :]
+    ids = tokenizer(text, return_tensors="pt").input_ids[:, given.skip :]
     if ids.shape[1] < given.tokens:
         print(f"dump_kv: {given.text} has {ids.shape[1]} tokens, {given.tokens} are wanted", file=sys.stderr)
         return 1
