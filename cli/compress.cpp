@@ -113,7 +113,7 @@ class PieceReader {
     if (info.base_count != 1 && info.base_count != rows.row_channels()) {
       return {nullptr,
               "its codebook has " + std::to_string(info.base_count) + " channels, the tensor " +
-                  std::to_string(rows.row_channels()),
+                  std::to_string(rows.row_channels()) + " (--axes says which axes these are)",
               lacks};
     }
     return {codebook, ""};
@@ -284,6 +284,7 @@ int compress(const CompressOptions& options) {
   if (options.codebook_path.empty() && options.mode != SPLITZIP_MODE_RAW) {
     throw UsageError("compress needs --codebook FILE (see splitzip calibrate), or --mode raw");
   }
+  if (options.embed && options.codebook_path.empty()) throw UsageError("--embed-codebook needs --codebook FILE");
   Console console(options.common.quiet, options.common.verbose);
   const Axes axes(options.source.axes);
   const Workers workers = make_workers(options.threads);

@@ -273,7 +273,7 @@ SPLITZIP_API splitzip_status splitzip_get_frame_sizes(const splitzip_tensor* ten
                                                       splitzip_frame_sizes* sizes, splitzip_error* error);
 
 /* The slot_words that the frame will have for the tensor: its own, or what SPLITZIP_SLOT_DEFAULT stands for; 0 in mode raw. Codebooks of one
- * identity may differ in their slots, so who tells a receiver what frames hold tells it these, too. Errors: those of splitzip_get_frame_sizes. */
+ * identity may differ in their slots, so whoever tells a receiver what frames hold has to tell it these, too. Errors: those of splitzip_get_frame_sizes. */
 SPLITZIP_API splitzip_status splitzip_get_slot_words(const splitzip_tensor* tensor, uint32_t* slot_words,
                                                      splitzip_error* error);
 
@@ -354,7 +354,7 @@ SPLITZIP_API splitzip_status splitzip_decode_unit(const splitzip_frame* frame, s
 /* ---- 7. Calibration ------------------------------------------------------------------------------------------------- */
 
 /* Exponent counts by tensor name, type and channel. Feed it any amount of sample data, piece by piece; counts of several runs
- * can be saved, loaded and merged; finish builds the codebooks. Takes 2^s * 8 bytes a channel (2 KiB for BF16). Not thread-safe. */
+ * can be saved, loaded and merged; finish builds the codebooks. Takes 8 bytes for each exponent of each channel (2 KiB a channel for BF16). Not thread-safe. */
 typedef struct splitzip_calibration splitzip_calibration;
 
 SPLITZIP_API splitzip_status splitzip_calibration_create(splitzip_calibration** calibration);

@@ -84,8 +84,8 @@ typedef struct splitzip_cuda_rows {
 } splitzip_cuda_rows;
 
 /* What became of a request. Written on every path: first frame_bytes, then status with release semantics at system scope, after all bytes of the frame
- * or of the destination. So who polls the status in pinned or peer memory (having put a value there that is no status) may use them
- * once it has changed. */
+ * or of the destination. So a thread may poll the status in pinned or peer memory, where it has put a value before that is no status, and may use
+ * those bytes once the status has changed. */
 typedef struct splitzip_cuda_result {
   uint64_t frame_bytes; /* encoding: length of the frame or mark, 0 on failure; decoding: the capacity that was given */
   uint32_t status;      /* splitzip_status */

@@ -123,7 +123,7 @@ def test_codebook_that_does_not_fit(work, samples):
     done = run("compress", "-v", "--codebook", samples / "kv.szcb", path, "-o", "x.szkv")
     notes = done.stderr.decode()
     assert 'tensor "layers.0.k": raw, its codebook is for bf16' in notes
-    assert 'tensor "layers.0.v": raw, its codebook has 96 channels, the tensor 128' in notes
+    assert 'tensor "layers.0.v": raw, its codebook has 96 channels, the tensor 128 (--axes says which axes these are)' in notes
     assert 'tensor "other": raw, no codebook of its name' in notes
     assert "layers.1.k" not in notes
     modes = {t["name"]: t["mode"] for t in json.loads(run("inspect", "--json", "x.szkv").stdout)["tensors"]}

@@ -41,6 +41,7 @@ def test_nothing_asked():
         (["compress"], "no input file"),
         (["compress", "x"], "needs --codebook FILE"),
         (["compress", "--mode", "best", "x"], "best"),
+        (["compress", "--mode", "raw", "--embed-codebook", "x"], "--embed-codebook needs --codebook FILE"),
         (["compress", "x", "-o"], "--output"),
         (["compress", "--mode", "raw", "--window", "1KiB", "x"], "--window"),
         (["compress", "--mode", "raw", "--window", "2GiB", "x"], "--window"),
