@@ -15,14 +15,15 @@
 namespace splitzip::cuda {
 namespace {
 
-constexpr std::uint64_t kTooMany = std::uint64_t{1} << 32;
+constexpr std::uint64_t kTooMany = kTilesWithoutPlace;  // tiles or entries
 
-/// At most 2^32, whatever the operands.
+/// At most 2^60, whatever the operands, so that a few such numbers can be added.
 std::uint64_t multiply(std::uint64_t a, std::uint64_t b) {
-  return b != 0 && a > kTooMany / b ? kTooMany : std::min(a * b, kTooMany);
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 60;
+  return b != 0 && a > kMost / b ? kMost : a * b;
 }
 
-/// No batch of so many requests and tokens has more tiles. 2^32 and more is too many.
+/// No batch of so many requests and tokens has more tiles. kTooMany and more is too many.
 std::uint64_t bound_tiles(const splitzip_cuda_table& table, std::uint32_t requests, std::uint64_t max_total_tokens) {
   std::uint64_t tiles = 0;
   for (const auto& shape : table.shapes) {
@@ -32,11 +33,10 @@ std::uint64_t bound_tiles(const splitzip_cuda_table& table, std::uint32_t reques
       const std::uint64_t full = multiply(tokens, shape.channels) / shape.chunk_values + 1;
       return multiply(shape.ranges, std::min(multiply(units, shape.unit_chunks), full + units));
     };
-    const std::uint64_t each =
-        std::min<std::uint64_t>(kTooMany, multiply(requests, chunks(shape.max_tokens, 1) / kTileChunks + 1));
-    const std::uint64_t all =
-        max_total_tokens == 0 ? kTooMany : chunks(max_total_tokens, requests) / kTileChunks + requests;
-    tiles += std::min(each, all);
+    const std::uint64_t each = multiply(requests, chunks(shape.max_tokens, 1) / kTileChunks + 1),
+                        total = std::min(max_total_tokens, multiply(requests, shape.max_tokens)),
+                        all = max_total_tokens == 0 ? each : chunks(total, requests) / kTileChunks + requests;
+    tiles += std::min({each, all, kTooMany});
   }
   return std::min(tiles, kTooMany);
 }
@@ -45,7 +45,7 @@ std::uint64_t bound_tiles(const splitzip_cuda_table& table, std::uint32_t reques
 class Carving {
  public:
   template <class T>
-  T* take(std::uint8_t* base, std::uint64_t count, std::uint64_t size = sizeof(T)) {
+  T* take(std::uint64_t base, std::uint64_t count, std::uint64_t size = sizeof(T)) {
     const std::uint64_t at = bytes_;
     bytes_ += (count * size + 255) / 256 * 256;
     return reinterpret_cast<T*>(base + at);
@@ -56,10 +56,10 @@ class Carving {
   std::uint64_t bytes_ = 0;
 };
 
-/// Sets the addresses of the batch in a workspace at `base`; returns its length.
+/// Sets the addresses of the batch in a workspace, which need not be there; returns its length.
 std::uint64_t lay_out(const splitzip_cuda_table& table, std::uint64_t frames, std::uint64_t tiles, bool decoding,
                       void* workspace, Batch& batch) {
-  auto* base = static_cast<std::uint8_t*>(workspace);
+  const auto base = reinterpret_cast<std::uint64_t>(workspace);
   const std::uint64_t entries = frames * table.shapes.size();
   Carving carving;
   batch.state = carving.take<BatchState>(base, 1);
@@ -81,7 +81,7 @@ splitzip_status query(const splitzip_cuda_table* table, std::uint32_t requests, 
                       bool decoding, std::uint64_t* bytes) {
   if (table == nullptr || bytes == nullptr || requests == 0) return SPLITZIP_ERROR_INVALID_ARGUMENT;
   const std::uint64_t tiles = bound_tiles(*table, requests, max_total_tokens);
-  if (tiles >= kTooMany || multiply(requests, table->shapes.size()) >= kTooMany / 2) return SPLITZIP_ERROR_TOO_LARGE;
+  if (tiles >= kTooMany || multiply(requests, table->shapes.size()) >= kTooMany) return SPLITZIP_ERROR_TOO_LARGE;
   Batch batch{};
   *bytes = lay_out(*table, requests, tiles, decoding, nullptr, batch);
   return SPLITZIP_OK;
@@ -108,17 +108,21 @@ struct Launcher {
   }
 };
 
+bool is_aligned(const void* address, std::size_t to) { return reinterpret_cast<std::uint64_t>(address) % to == 0; }
+
 /// Checks the arguments of a call and lays its batch out in the workspace.
 splitzip_status make_batch(const splitzip_cuda_table* table, const splitzip_cuda_batch* in, bool decoding,
                            Batch& batch) {
   if (table == nullptr || in == nullptr || in->struct_size != sizeof *in || in->requests == nullptr ||
       in->rows == nullptr || in->results == nullptr || in->failed == nullptr || in->workspace == nullptr ||
-      in->request_count == 0 || reinterpret_cast<std::uint64_t>(in->workspace) % 256 != 0) {
+      in->request_count == 0 || !is_aligned(in->workspace, 256) ||
+      !is_aligned(in->requests, alignof(splitzip_cuda_request)) || !is_aligned(in->rows, alignof(splitzip_cuda_rows)) ||
+      !is_aligned(in->results, alignof(splitzip_cuda_result)) || !is_aligned(in->failed, alignof(std::uint32_t))) {
     return SPLITZIP_ERROR_INVALID_ARGUMENT;
   }
   const std::uint64_t tiles = bound_tiles(*table, in->request_count, in->max_total_tokens);
   const std::uint64_t entries = multiply(in->request_count, table->shapes.size());
-  if (tiles >= kTooMany || entries >= kTooMany / 2) return SPLITZIP_ERROR_TOO_LARGE;
+  if (tiles >= kTooMany || entries >= kTooMany) return SPLITZIP_ERROR_TOO_LARGE;
   if (lay_out(*table, in->request_count, tiles, decoding, in->workspace, batch) > in->workspace_bytes)
     return SPLITZIP_ERROR_OUTPUT_TOO_SMALL;
   batch.tensors = table->tensors;

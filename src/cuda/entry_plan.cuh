@@ -7,6 +7,10 @@
 
 namespace splitzip::cuda {
 
+// No batch has so many tiles: whoever is told this as the place of a tile, or more, has none. An entry has no more than 2^21, so entries can be added
+// to it by the hundred before the sum wraps.
+inline constexpr uint32_t kTilesWithoutPlace = 1u << 31;
+
 // Sums over entries.
 struct Totals {
   uint32_t chunks, tiles;

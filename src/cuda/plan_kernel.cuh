@@ -80,6 +80,7 @@ __global__ void __launch_bounds__(kPlanThreads) plan_kernel(const __grid_constan
     const Totals after = carry + scan_block(mine, min((entry_count - first + 31) / 32, kWarps), warp_totals, total);
     if (first + kPlanThreads < entry_count) __syncthreads();  // all have read them
     carry = carry + total;
+    carry.tiles = min(carry.tiles, kTilesWithoutPlace);  // requests may say more than any batch has
     if (present) {
       FrameSums& frame = frames[input.frame];
       sums[e] = after - mine;

@@ -18,6 +18,8 @@ namespace {
 
 /// Tables of bases that go on for a chunk after each range have no more entries than this.
 constexpr std::uint64_t kMaxWholeTable = 1u << 20;
+/// No table has more.
+constexpr std::uint64_t kMaxTable = 1u << 30;
 
 /// Device memory that is filled on the host first.
 class Image {
@@ -91,9 +93,13 @@ EntryShape entry_shape(const splitzip_tensor& tensor) {
 
 bool aligned(std::uint64_t x) { return x % kVectorBytes == 0; }
 
+/// Bases of a table that goes on for so many values after the channels of each range.
+std::uint64_t table_size(const splitzip_tensor& tensor, std::uint32_t more) {
+  return tensor.ranges * (std::uint64_t{tensor.channels} + more);
+}
 /// Whether there is room for a table of bases that goes on for a chunk after the channels of each range.
 bool has_whole_table(const splitzip_tensor& tensor, std::uint32_t vector_values) {
-  return std::uint64_t{tensor.ranges} * (tensor.channels + kChunkVectors * vector_values) <= kMaxWholeTable;
+  return table_size(tensor, kChunkVectors * vector_values) <= kMaxWholeTable;
 }
 
 Access choose_access(const splitzip_tensor& tensor, const splitzip_layout& layout) {
@@ -121,7 +127,9 @@ std::uint32_t choose_kernel(const TensorRecord& tensor) {
 TensorRecord make_record(const splitzip_tensor& tensor, const splitzip_layout& layout, const EntryShape& shape,
                          std::uint32_t index) {
   TensorRecord record{};
-  const std::uint64_t unit_values = std::uint64_t{tensor.tokens_per_unit} * tensor.channels;
+  // No unit has more tokens than a request.
+  const std::uint64_t unit_values =
+      std::uint64_t{std::clamp(tensor.tokens, 1u, tensor.tokens_per_unit)} * tensor.channels;
   const ElementFormat format = element_format(shape.type);
   const std::uint32_t vector_values = format.values_per_vector();
   const std::uint64_t row_bytes = std::uint64_t{tensor.channels} * format.bytes;
@@ -143,7 +151,7 @@ TensorRecord make_record(const splitzip_tensor& tensor, const splitzip_layout& l
   record.channels = tensor.channels;
   record.ranges = tensor.ranges;
   record.tokens_per_unit = tensor.tokens_per_unit;
-  record.max_tokens = tensor.tokens;
+  record.max_tokens = std::min(tensor.tokens, UINT32_MAX - 1);  // the most that a Divisor divides
   record.default_slot = tensor.mode != SPLITZIP_MODE_RAW && tensor.slot_words == SPLITZIP_SLOT_DEFAULT;
   record.slot_words = record.default_slot != 0 ? tensor.codebook->slot_words(shape.mode) : shape.slot_words;
   record.index = index;
@@ -200,6 +208,8 @@ splitzip_status create(const splitzip_tensor* tensors, const splitzip_layout* la
     if (const auto status = walk.count(entry_shape(tensors[i]), &message); status != SPLITZIP_OK) {
       return fail(error, status, message, {.tensor = i});
     }
+    if (tensors[i].mode != SPLITZIP_MODE_RAW && table_size(tensors[i], kVectorBytes) > kMaxTable)
+      return fail(error, SPLITZIP_ERROR_TOO_LARGE, "more than 2^30 bases", {.tensor = i});
     const std::uint32_t list = row_lists == nullptr ? 0 : row_lists[i];
     if (list >= count)
       return fail(error, SPLITZIP_ERROR_INVALID_ARGUMENT, "there are more row lists than tensors", {.tensor = i});

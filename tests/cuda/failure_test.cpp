@@ -100,6 +100,102 @@ TEST_F(CudaFailure, batches_far_beyond_what_was_promised) {
   }
 }
 
+// So many tiles that their number begins again at 0: a request after that has no place either, though it seems to have the first one.
+TEST_F(CudaFailure, batches_whose_tiles_cannot_be_counted) {
+  constexpr std::uint32_t kMost = (1u << 21) - 1;  // tokens, and tiles, of a frame
+  const splitzip_codebook codebook = kv_codebook(SPLITZIP_BF16, 8192);
+  const splitzip_tensor tensor =
+      splitzip_tensor_contiguous(SPLITZIP_BF16, SPLITZIP_MODE_TIERED, &codebook, kMost, 8192);
+  const DeviceBytes values(std::size_t{2} * 8192), frame(std::size_t{4} * 8192);
+  const splitzip_layout layout = splitzip_layout_contiguous(values.data(), &tensor);
+  splitzip_cuda_table* made = nullptr;
+  ASSERT_EQ(splitzip_cuda_table_create(&tensor, &layout, nullptr, 1, &made, nullptr), SPLITZIP_OK);
+  const Table table(made);
+  std::vector<splitzip_cuda_rows> rows(2050);
+  for (auto& row : rows) row.tokens = kMost;
+  rows[2048].tokens = 2048, rows[2049].tokens = 1;
+  const auto count = static_cast<std::uint32_t>(rows.size());
+  const std::vector<splitzip_cuda_request> requests(count, {frame.data(), frame.size(), 0});
+  const DeviceBytes device_rows = on_device(rows), device_requests = on_device(requests),
+                    results(count * sizeof(splitzip_cuda_result), true), failed(sizeof(std::uint32_t), true);
+  splitzip_cuda_batch batch = SPLITZIP_CUDA_BATCH_INIT;
+  batch.request_count = count, batch.max_total_tokens = 1;
+  ASSERT_EQ(splitzip_cuda_encode_workspace(table.get(), count, 1, &batch.workspace_bytes), SPLITZIP_OK);
+  const DeviceBytes workspace(batch.workspace_bytes);
+  batch.requests = device_requests.as<splitzip_cuda_request>(), batch.rows = device_rows.as<splitzip_cuda_rows>();
+  batch.results = results.as<splitzip_cuda_result>(), batch.failed = failed.as<std::uint32_t>();
+  batch.workspace = workspace.data();
+  ASSERT_EQ(splitzip_cuda_encode(table.get(), &batch, nullptr), SPLITZIP_OK);
+  check_cuda(cudaDeviceSynchronize());
+  EXPECT_EQ(*batch.failed, count);
+  for (std::uint32_t r = 0; r < count; ++r) EXPECT_EQ(batch.results[r].status, SPLITZIP_ERROR_TOO_LARGE) << r;
+}
+
+/// The least workspace of one request of so many tokens, or 0 if there is none.
+std::uint64_t workspace_of(const splitzip_tensor& tensor, std::uint64_t max_total_tokens = 0) {
+  const splitzip_layout layout = splitzip_layout_contiguous(nullptr, &tensor);
+  splitzip_cuda_table* made = nullptr;
+  EXPECT_EQ(splitzip_cuda_table_create(&tensor, &layout, nullptr, 1, &made, nullptr), SPLITZIP_OK);
+  const Table table(made);
+  std::uint64_t bytes = 0;
+  if (made != nullptr && splitzip_cuda_decode_workspace(made, 1, max_total_tokens, &bytes) != SPLITZIP_OK) return 0;
+  return bytes;
+}
+
+// Four bytes of workspace a tile, at least, however many values there are.
+TEST_F(CudaFailure, workspace_of_many_values) {
+  const splitzip_codebook codebook = kv_codebook(SPLITZIP_BF16, 8192);
+  splitzip_tensor tensor =
+      splitzip_tensor_contiguous(SPLITZIP_BF16, SPLITZIP_MODE_TIERED, &codebook, (1u << 21) - 1, 8192);  // 2^34 values
+  EXPECT_GE(workspace_of(tensor), 4u << 21);
+  for (const std::uint64_t tokens : {(std::uint64_t{1} << 21) - 1, std::uint64_t{1} << 32, UINT64_MAX})
+    EXPECT_EQ(workspace_of(tensor, tokens), workspace_of(tensor)) << tokens;
+  tensor.tokens_per_unit = 1;
+  EXPECT_EQ(workspace_of(tensor, UINT64_MAX), workspace_of(tensor));
+}
+
+// One token less than 32 bits count is the most that a request has.
+TEST_F(CudaFailure, as_many_tokens_as_can_be_counted) {
+  const splitzip_codebook codebook = kv_codebook(SPLITZIP_BF16, 1);
+  splitzip_tensor tensor = splitzip_tensor_contiguous(SPLITZIP_BF16, SPLITZIP_MODE_TIERED, &codebook, UINT32_MAX, 1);
+  tensor.tokens_per_unit = 1u << 20;
+  const splitzip_layout layout = splitzip_layout_contiguous(nullptr, &tensor);
+  splitzip_cuda_table* made = nullptr;
+  ASSERT_EQ(splitzip_cuda_table_create(&tensor, &layout, nullptr, 1, &made, nullptr), SPLITZIP_OK);
+  const Table table(made);
+  const DeviceBytes frame(4096), results(sizeof(splitzip_cuda_result), true), failed(sizeof(std::uint32_t), true),
+      workspace(workspace_of(tensor));
+  for (const std::uint32_t tokens : {UINT32_MAX - 1, UINT32_MAX}) {
+    splitzip_cuda_rows row{};
+    row.tokens = tokens;
+    const DeviceBytes rows = on_device(std::vector{row}),
+                      requests = on_device(std::vector{splitzip_cuda_request{frame.data(), frame.size(), 0}});
+    splitzip_cuda_batch batch = SPLITZIP_CUDA_BATCH_INIT;
+    batch.requests = requests.as<splitzip_cuda_request>(), batch.rows = rows.as<splitzip_cuda_rows>();
+    batch.results = results.as<splitzip_cuda_result>(), batch.failed = failed.as<std::uint32_t>();
+    batch.workspace = workspace.data(), batch.workspace_bytes = workspace.size();
+    ASSERT_EQ(splitzip_cuda_decode(table.get(), &batch, nullptr), SPLITZIP_OK);
+    check_cuda(cudaDeviceSynchronize());
+    EXPECT_EQ(batch.results[0].status, tokens == UINT32_MAX ? SPLITZIP_ERROR_TOO_LARGE : SPLITZIP_ERROR_TRUNCATED);
+  }
+}
+
+// Units of more tokens than there are: as many as a request has.
+TEST_F(CudaFailure, units_without_an_end) {
+  const splitzip_codebook codebook = kv_codebook(SPLITZIP_BF16, 64);
+  for (const std::uint32_t channels : {8u, 16u, 64u}) {
+    splitzip_tensor tensor = splitzip_tensor_contiguous(SPLITZIP_BF16, SPLITZIP_MODE_TIERED, &codebook, 4000, channels);
+    const std::uint64_t bytes = workspace_of(tensor);
+    for (const std::uint32_t tokens :
+         {4001u, 1u << 28, 1u << 31, UINT32_MAX}) {  // times channels, 2^35 values and more
+      tensor.tokens_per_unit = tokens;
+      EXPECT_EQ(workspace_of(tensor), bytes) << tokens;
+    }
+    const BatchSpec all{.tensors = {{.channels = channels, .tokens_per_unit = UINT32_MAX}}, .tokens = {4000, 1, 0}};
+    ASSERT_NO_FATAL_FAILURE(expect_equal(all));
+  }
+}
+
 TEST_F(CudaFailure, frames_of_something_else) {
   BatchPair pair(spec);
   DeviceBytes destination(pair.pool().size());
@@ -197,6 +293,13 @@ TEST_F(CudaFailure, wrong_arguments) {
   EXPECT_EQ(encode([](auto& b) { b.workspace = nullptr; }), SPLITZIP_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(encode([](auto& b) { b.workspace = static_cast<char*>(b.workspace) + 16; }),
             SPLITZIP_ERROR_INVALID_ARGUMENT);
+  const auto shift = [](auto*& pointer, std::uint64_t bytes) {
+    pointer = reinterpret_cast<std::decay_t<decltype(pointer)>>(reinterpret_cast<std::uint64_t>(pointer) + bytes);
+  };
+  EXPECT_EQ(encode([&](auto& b) { shift(b.requests, 4); }), SPLITZIP_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(encode([&](auto& b) { shift(b.rows, 4); }), SPLITZIP_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(encode([&](auto& b) { shift(b.results, 4); }), SPLITZIP_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(encode([&](auto& b) { shift(b.failed, 2); }), SPLITZIP_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(encode([](auto& b) { b.workspace_bytes = 1000; }), SPLITZIP_ERROR_OUTPUT_TOO_SMALL);
   EXPECT_EQ(encode([](auto& b) { b.request_count = 0; }), SPLITZIP_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(encode([](auto& b) { b.request_count = UINT32_MAX; }), SPLITZIP_ERROR_TOO_LARGE);
@@ -219,8 +322,13 @@ TEST_F(CudaFailure, wrong_tables) {
     splitzip_cuda_table_destroy(table);
     return status;
   };
+  const splitzip_codebook single = make_codebook(SPLITZIP_BF16, {7});  // for any number of channels
   const std::int32_t index = 0;
   EXPECT_EQ(create([](auto&, auto&) {}), SPLITZIP_OK);
+  for (const std::uint32_t channels : {1u << 31, UINT32_MAX - 1000, UINT32_MAX - 8, UINT32_MAX}) {
+    EXPECT_EQ(create([&](auto& t, auto&) { t.codebook = &single, t.tokens = 1, t.channels = channels; }),
+              SPLITZIP_ERROR_TOO_LARGE);
+  }
   EXPECT_EQ(create([](auto& t, auto&) { t.struct_size = 1; }), SPLITZIP_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(create([](auto&, auto& l) { l.struct_size = 1; }), SPLITZIP_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(create([](auto& t, auto&) { t.type = static_cast<splitzip_element_type>(7); }),
