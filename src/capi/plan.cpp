@@ -13,6 +13,7 @@ using splitzip::fail;
 
 constexpr double kCloseEnough = 1.01;  // two predictions that no measurement would tell apart
 constexpr double kLargestRate = 1e18;
+constexpr std::uint64_t kLargestPower = std::uint64_t{1} << 63;
 
 bool is_rate(double value) { return value > 0 && value <= kLargestRate; }
 bool is_seconds(double value) { return value >= 0 && std::isfinite(value); }
@@ -64,6 +65,7 @@ void for_each_choice(const splitzip_plan_options& options, const Each& each) {
       each(Choice{i, slice, slices, predict(options, options.speeds[i], slices)});
     };
     if (bytes <= options.largest_slice_bytes) consider(bytes);
+    if (options.smallest_slice_bytes > kLargestPower) continue;
     for (std::uint64_t slice = std::bit_ceil(options.smallest_slice_bytes);
          slice != 0 && slice <= options.largest_slice_bytes && slice < bytes; slice *= 2) {
       consider(slice);

@@ -50,6 +50,19 @@ double simulate(const splitzip_plan_options& options, const splitzip_codec_speed
   return free_at[2];
 }
 
+// Where the next power of two is more than 64 bits hold, too.
+TEST(Plan, NoSliceIsSmallerThanTheSmallest) {
+  const std::vector<splitzip_codec_speed> speeds = {codec(1.48, 40 * kGb, 50 * kGb)};
+  splitzip_plan_options options = options_for(std::uint64_t{1} << 40, kGb, speeds);
+  options.largest_slice_bytes = UINT64_MAX;
+  for (const std::uint64_t smallest : {(std::uint64_t{1} << 40) + 1, std::uint64_t{1} << 63, UINT64_MAX}) {
+    options.smallest_slice_bytes = smallest;
+    const splitzip_plan plan = make_plan(options);
+    EXPECT_EQ(plan.slices, 1u);
+    EXPECT_EQ(plan.slice_bytes, options.raw_bytes);
+  }
+}
+
 TEST(Plan, PredictsTheFlowOfSlices) {
   for (const double encode : {3 * kGb, 40 * kGb, 2000 * kGb}) {
     for (const double decode : {2 * kGb, 50 * kGb, 1900 * kGb}) {
