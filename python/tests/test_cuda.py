@@ -222,6 +222,11 @@ def test_many_requests_in_one_call(books, pool):
             request_count=count,
             max_total_tokens=sum(lengths),
         )
+        for name in ("requests", "rows", "results", "failed", "workspace"):
+            memory = getattr(batch, name)
+            short = cuda.Array(memory, 0, (size - 1,), "|u1") if name == "workspace" else memory[:-1]
+            with pytest.raises((splitzip_kv.InvalidArgument, splitzip_kv.OutputTooSmall)):
+                (table.decode if decoding else table.encode)(dataclasses.replace(batch, **{name: short}), stream.handle)
         (table.decode if decoding else table.encode)(batch, stream.handle)
         stream.synchronize()
         return results.view(cuda.RESULT).copy(), int(failed.view(np.uint32)[0])

@@ -80,7 +80,7 @@ def is_available() -> bool:
 class Batch:
     """What one call works on. All memory is the caller's and must live until the work is done; see splitzip_cuda.h 2.
 
-    Each field is an address, or memory of any framework in one piece. Kernels read and write it when they run, so that
+    Each field is an address, or memory of any framework in one piece, whose length is checked. Kernels read and write it when they run, so that
     a captured graph takes what is there when it is replayed.
     """
 
@@ -156,18 +156,19 @@ class Table:
         self._code(True, batch, stream)
 
     def _code(self, decoding: bool, batch: Batch, stream: int) -> None:
+        count = batch.request_count
         workspace, workspace_bytes = place_of(batch.workspace)
         if isinstance(batch.workspace, int):
-            workspace_bytes = self._table.workspace(batch.request_count, batch.max_total_tokens, decoding)
+            workspace_bytes = self._table.workspace(count, batch.max_total_tokens, decoding)
         self._table.code(
             decoding,
-            place_of(batch.requests)[0],
-            place_of(batch.rows)[0],
-            place_of(batch.results)[0],
-            place_of(batch.failed)[0],
+            _place_with("requests", batch.requests, count * REQUEST.itemsize),
+            _place_with("rows", batch.rows, count * self._table.row_lists * ROWS.itemsize),
+            _place_with("results", batch.results, count * RESULT.itemsize),
+            _place_with("failed", batch.failed, 4),
             workspace,
             workspace_bytes,
-            batch.request_count,
+            count,
             batch.max_total_tokens,
             batch.max_sms,
             batch.checksums,
@@ -399,6 +400,14 @@ class Coder:
                 self._tables.popitem(last=False)
         self._tables[key] = table
         return table
+
+
+def _place_with(name: str, memory: Any, least: int) -> int:
+    """Address of a field of a batch that has so many bytes; one that is given as an address is trusted."""
+    address, size = place_of(memory)
+    if size < least and not isinstance(memory, int):
+        raise InvalidArgument(f"{name} has {size} bytes, and the requests of the batch need {least}")
+    return address
 
 
 def _with_slots_of(found: Tensor, tensor: Tensor) -> Tensor:
