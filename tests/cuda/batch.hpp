@@ -39,6 +39,7 @@ struct BatchSpec {
   std::uint32_t max_sms = 0;
   bool pinned_frames = false;
   std::uint64_t seed = 1;
+  std::vector<std::uint32_t> row_lists = {};  // of each tensor; none: one list
 };
 
 inline Bytes make_content(splitzip_element_type type, Content content, std::uint64_t tokens, std::uint32_t channels,
@@ -83,12 +84,12 @@ class BatchPair {
   splitzip_layout layout(Bytes& pool, std::size_t request, std::size_t index) {
     splitzip_layout layout = layouts_[index];
     if (spec_.page_tokens == 0) {
-      layout.base = pool.data() + offsets_[index] + request * region_;
+      layout.base = place_in(pool.data(), offsets_[index] + request * region_);
     } else {
       // Pages as the device sees them, through pointers.
       auto& pointers = host_pages_.emplace_back();
       for (const std::int32_t page : pages_[request]) {
-        pointers.push_back(pool.data() + offsets_[index] + static_cast<std::size_t>(page) * region_);
+        pointers.push_back(place_in(pool.data(), offsets_[index] + static_cast<std::size_t>(page) * region_));
       }
       layout.page_pointers = pointers.data();
       layout.page_count = pointers.size();
@@ -121,17 +122,19 @@ class BatchPair {
   /// 1 for each byte of the pool that is one of a value.
   Bytes value_bytes() {
     Bytes mask(pool_.size(), 0);
-    for (std::size_t r = 0; r < requests(); ++r) {
-      for (std::size_t i = 0; i < tensors_.size(); ++i) {
-        for (std::uint32_t t = 0; t < spec_.tokens[r]; ++t) {
-          for (std::uint32_t range = 0; range < spec_.tensors[i].ranges; ++range) {
-            std::fill_n(mask.data() + (row_of(r, i, t, range) - pool_.data()), row_bytes(spec_.tensors[i]),
-                        std::uint8_t{1});
-          }
+    for (std::size_t r = 0; r < requests(); ++r) mark_values(r, mask);
+    return mask;
+  }
+  /// The same of one request.
+  void mark_values(std::size_t request, Bytes& mask) {
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      for (std::uint32_t t = 0; t < spec_.tokens[request]; ++t) {
+        for (std::uint32_t range = 0; range < spec_.tensors[i].ranges; ++range) {
+          std::fill_n(mask.data() + (row_of(request, i, t, range) - pool_.data()), row_bytes(spec_.tensors[i]),
+                      std::uint8_t{1});
         }
       }
     }
-    return mask;
   }
   /// Bytes of the pool that one request has, if there are no pages.
   std::size_t region() const { return region_; }
@@ -147,11 +150,13 @@ class BatchPair {
     std::vector<splitzip_layout> layouts = layouts_;
     for (std::size_t i = 0; i < layouts.size(); ++i) {
       // With page pointers the base is an offset inside of the pages.
-      layouts[i].base = spec_.page_pointers ? reinterpret_cast<void*>(offsets_[i]) : pool + offsets_[i];
+      layouts[i].base = place_in(spec_.page_pointers ? nullptr : pool, offsets_[i]);
     }
     splitzip_cuda_table* table = nullptr;
     splitzip_error error = SPLITZIP_ERROR_INIT;
-    EXPECT_EQ(splitzip_cuda_table_create(tensors_.data(), layouts.data(), nullptr, tensors_.size(), &table, &error),
+    EXPECT_EQ(splitzip_cuda_table_create(tensors_.data(), layouts.data(),
+                                         spec_.row_lists.empty() ? nullptr : spec_.row_lists.data(), tensors_.size(),
+                                         &table, &error),
               SPLITZIP_OK)
         << error.message;
     return table;
@@ -169,8 +174,9 @@ class BatchPair {
       rows[r].first_token = spec_.first_token;
       rows[r].page_count = pages_[r].size();
       if (spec_.page_pointers) {
-        std::vector<const std::uint8_t*> pointers;
-        for (const std::int32_t page : pages_[r]) pointers.push_back(pool + static_cast<std::size_t>(page) * region_);
+        std::vector<const void*> pointers;
+        for (const std::int32_t page : pages_[r])
+          pointers.push_back(place_in(pool, static_cast<std::size_t>(page) * region_));
         rows[r].page_pointers = device_lists_.emplace_back(on_device(pointers)).as<void*>();
       } else {
         rows[r].page_indices = device_lists_.emplace_back(on_device(pages_[r])).as<std::int32_t>();
@@ -208,6 +214,11 @@ class BatchPair {
     std::uint8_t nothing = 0;
     return splitzip_encode(tensors.data(), layouts.data(), tensors.size(), &chosen, to.empty() ? &nothing : to.data(),
                            to.size(), &size, nullptr);
+  }
+
+  /// In memory that need not be there.
+  static void* place_in(const std::uint8_t* pool, std::size_t offset) {
+    return reinterpret_cast<void*>(reinterpret_cast<std::uint64_t>(pool) + offset);
   }
 
   /// Of one range.

@@ -109,6 +109,29 @@ TEST_F(CudaEquality, batches) {
   ASSERT_NO_FATAL_FAILURE(expect_equal(spec));
 }
 
+// Of entries, requests and tiles, a few less and a few more than a short call has (src/cuda/block_plan.cuh, finish_short_kernel.cuh).
+TEST_F(CudaEquality, around_the_most_of_short_calls) {
+  for (const std::uint32_t tensors : {255u, 256u, 257u})
+    ASSERT_NO_FATAL_FAILURE(
+        expect_equal({.tensors = std::vector<TensorSpec>(tensors, {.channels = 8}), .tokens = {3}}));
+  for (const std::uint32_t requests : {31u, 32u, 33u}) {
+    for (const std::uint32_t tensors : {1u, 7u, 8u}) {
+      BatchSpec spec{.tensors = std::vector<TensorSpec>(tensors, {.channels = 64, .tokens_per_unit = 16})};
+      spec.tensors.back().mode = SPLITZIP_MODE_FIXED4;
+      spec.tokens.clear();
+      for (std::uint32_t r = 0; r < requests; ++r) spec.tokens.push_back(r % 4 == 3 ? 0 : 5 * r);
+      ASSERT_NO_FATAL_FAILURE(expect_equal(spec));
+    }
+  }
+  // What a device can have follows from its multiprocessors; an emulated one has few.
+  for (const std::uint32_t tiles : {29u,  30u,  31u,  32u,  33u,  34u,   35u,   36u,   125u,  126u,  127u,  128u,
+                                    129u, 254u, 255u, 256u, 257u, 1022u, 1025u, 1533u, 1534u, 1535u, 1536u, 1537u}) {
+    SCOPED_TRACE(tiles);
+    ASSERT_NO_FATAL_FAILURE(expect_equal(
+        {.tensors = {{.channels = 1024, .content = Content::kOutliers}}, .tokens = {8 * tiles - 7, 0, 8}}));
+  }
+}
+
 // Rows of heads a stride apart: of a whole number of them 32 vectors consist, or not.
 TEST_F(CudaEquality, slices_of_rows) {
   BatchSpec spec;

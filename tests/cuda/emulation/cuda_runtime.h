@@ -8,9 +8,12 @@
 // __syncwarp() or __syncthreads() gives wrong values. Asynchronous copies arrive only when they are waited for. The program aborts where
 // the lanes of a warp meet at different operations, at misaligned accesses, and where all threads wait.
 //
-// What it cannot show: the memory model (each write is seen at once, in order), blocks or grids that run at the same time, accesses outside of
-// allocations, time, and what only the real compiler or device refuses: registers, the size of shared memory, and constexpr arrays of the host, which
-// have no storage in device memory when they are indexed at run time. The tests on a GPU remain the proof.
+// Memory of the device ends where it ends (memory.cpp): what reaches beyond it by more than what the alignment adds, or in a build with AddressSanitizer at
+// all, ends the program.
+//
+// What it cannot show: the memory model (each write is seen at once, in order), blocks or grids that run at the same time, time, and what only the real
+// compiler or device refuses: registers, the size of shared memory, and constexpr arrays of the host, which have no storage in device memory when they
+// are indexed at run time. The tests on a GPU remain the proof.
 #pragma once
 
 #include <algorithm>

@@ -18,7 +18,7 @@ inline const char* cudaGetErrorString(cudaError_t error) {
 inline cudaError_t cudaGetLastError() { return cudaSuccess; }
 inline cudaError_t cudaDriverGetVersion(int* version) { return *version = 13000, cudaSuccess; }
 
-// ---- devices: there is one, of so few multiprocessors that blocks have several tiles
+// ---- devices: there is one, as a rule of so few multiprocessors that blocks have several tiles
 
 enum cudaDeviceAttr {
   cudaDevAttrMultiProcessorCount,
@@ -30,8 +30,9 @@ inline cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess;
 inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 inline cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-  constexpr int kValues[] = {3, 228 << 10, 1 << 10};
-  return *value = kValues[attribute], cudaSuccess;
+  const char* const multiprocessors = std::getenv("SPLITZIP_EMULATED_MULTIPROCESSORS");
+  const int values[] = {multiprocessors == nullptr ? 3 : std::atoi(multiprocessors), 228 << 10, 1 << 10};
+  return *value = values[attribute], cudaSuccess;
 }
 
 // ---- memory
@@ -162,7 +163,8 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Function*
 }
 
 struct dim3 {
-  unsigned x = 1;
+  unsigned x;
+  constexpr dim3(unsigned n = 1) : x(n) {}
 };
 enum cudaLaunchAttributeID { cudaLaunchAttributeProgrammaticStreamSerialization };
 struct cudaLaunchAttribute {
