@@ -29,9 +29,7 @@ def caches_of(given):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        prog="python -m eval", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(prog="python -m eval", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="action", required=True)
     on_gpu = commands.add_parser("gpu")
     on_gpu.add_argument("--build", type=pathlib.Path, required=True, help="where the benchmark programs were built")

@@ -4,6 +4,7 @@
 import time
 
 import numpy as np
+
 import splitzip_kv as sz
 
 from . import caches, library
@@ -39,10 +40,7 @@ def layers(tensors, histograms, calibration_counts):
     chosen = paper.most_frequent(calibration_counts, 16)
     rows = []
     for tensor in tensors:
-        entry = {
-            key: tensor[key]
-            for key in ("name", "layer", "role", "entropy", "entropy_given_channel", "tiered_ratio", "fixed4_ratio")
-        }
+        entry = {key: tensor[key] for key in ("name", "layer", "role", "entropy", "entropy_given_channel", "tiered_ratio", "fixed4_ratio")}
         rows.append(entry | {"shared_coverage": paper.coverage(histograms[tensor["name"]], chosen)})
     return rows
 
@@ -80,9 +78,7 @@ def granularity(calibration, test, heads):
     result = [{"part": part, **row(share, paper.top_k_bits(share))} for part, share in rows.items()]
     # A token has no codebook until it is there: it is its own, and travels with it.
     share = covered((paper.histogram(token), token) for values in test.values() for token in values)
-    codebook_bits = sum(16 * 8 * values.shape[0] for values in test.values()) / sum(
-        values.size for values in test.values()
-    )
+    codebook_bits = sum(16 * 8 * values.shape[0] for values in test.values()) / sum(values.size for values in test.values())
     result.append({"part": "token", **row(share, paper.top_k_bits(share) + codebook_bits)})
     return result
 
@@ -90,9 +86,7 @@ def granularity(calibration, test, heads):
 def tiers(calibration, test, tensors_calibration, tensors_test):
     """What the channel base is worth: measured frames with and without; rank tables for each channel as arithmetic."""
     values = sum(part.size for part in test.values())
-    own = (
-        sum(paper.tiered_bits_of_own_ranks(calibration[name], part) * part.size for name, part in test.items()) / values
-    )
+    own = sum(paper.tiered_bits_of_own_ranks(calibration[name], part) * part.size for name, part in test.items()) / values
     result = {"rank table for each channel": {"ratio": 16 / own, "measured": False}}
     for label, one_base in (("base for each channel", False), ("one base", True)):
         codebooks = library.calibrate(tensors_calibration, one_base)

@@ -4,6 +4,7 @@
 import sys
 
 import numpy as np
+
 import splitzip_kv as sz
 
 from . import library
@@ -50,9 +51,7 @@ def stretches(tokens):
 
 def positions(test, codebooks):
     """Ratio by place in the sequence: codes alone, since the directory is the same everywhere."""
-    bits = {
-        name: paper.tiered_bits(paper.ranks(values, codebooks.find(name))).sum(axis=1) for name, values in test.items()
-    }
+    bits = {name: paper.tiered_bits(paper.ranks(values, codebooks.find(name))).sum(axis=1) for name, values in test.items()}
     rows = []
     for first, end in stretches(min(len(of_tokens) for of_tokens in bits.values())):
         entry = {"first": first, "end": end}
@@ -70,9 +69,7 @@ def rotation(test, codebooks, dims):
         dim = dims[name]
         if not is_key(name) or dim % 8:
             continue
-        bits = paper.tiered_bits(paper.ranks(values, codebooks.find(name)), verbatim=0).reshape(
-            len(values), -1, 2, 4, dim // 8
-        )
+        bits = paper.tiered_bits(paper.ranks(values, codebooks.find(name)), verbatim=0).reshape(len(values), -1, 2, 4, dim // 8)
         for quarter in range(4):
             parts[quarter].append(bits[:, :, :, quarter].mean())
     return [float(np.mean(part)) for part in parts if part]
@@ -105,11 +102,7 @@ def biased_keys(tensors_calibration, tensors_test):
     for rotated in (True, False):
         for scale in BIASES:
             calibration, test = (
-                {
-                    name: with_bias(values, scale, rotated, seed)
-                    for seed, (name, values) in enumerate(tensors.items())
-                    if is_key(name)
-                }
+                {name: with_bias(values, scale, rotated, seed) for seed, (name, values) in enumerate(tensors.items()) if is_key(name)}
                 for tensors in (tensors_calibration, tensors_test)
             )
             if not test or any(values.shape[2] % 2 for values in test.values()):
@@ -164,12 +157,10 @@ def small_transfers(tensors, codebooks):
                     "frame": label,
                     "tokens": amount,
                     "raw_bytes": raw / len(frames),
-                    "raw_mode_overhead": sum(library.frame_bytes(f, codebooks, sz.Mode.RAW) for f in frames)
-                    / len(frames)
+                    "raw_mode_overhead": sum(library.frame_bytes(f, codebooks, sz.Mode.RAW) for f in frames) / len(frames)
                     - raw / len(frames),
                     "tiered_bytes": sum(library.frame_bytes(f, codebooks) for f in frames) / len(frames),
-                    "fixed4_bytes": sum(library.frame_bytes(f, codebooks, sz.Mode.FIXED4) for f in frames)
-                    / len(frames),
+                    "fixed4_bytes": sum(library.frame_bytes(f, codebooks, sz.Mode.FIXED4) for f in frames) / len(frames),
                 }
             )
     return rows

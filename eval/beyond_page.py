@@ -21,10 +21,7 @@ def layers(result, images):
             points = [(row["layer"], row["tiered_ratio"]) for row in found]
             series.append((shown, points))
             ratios += [y for _, y in points]
-            mean = [
-                sum(row[key] for row in found) / len(found)
-                for key in ("entropy", "entropy_given_channel", "tiered_ratio")
-            ]
+            mean = [sum(row[key] for row in found) / len(found) for key in ("entropy", "entropy_given_channel", "tiered_ratio")]
             low, high = (pick(points, key=lambda point: point[1]) for pick in (min, max))
             rows.append(
                 [
@@ -62,9 +59,7 @@ def windows(result):
                 ("sliding window", [r for r in found if r["layer"] not in full]),
                 ("full attention", [r for r in found if r["layer"] in full]),
             ):
-                rows.append(
-                    [name, shown, label, len(kept), f"{sum(row['tiered_ratio'] for row in kept) / len(kept):.3f}"]
-                )
+                rows.append([name, shown, label, len(kept), f"{sum(row['tiered_ratio'] for row in kept) / len(kept):.3f}"])
     if not rows:
         return ""
     text = "## Sliding windows\n\n" + made_by()
@@ -94,9 +89,7 @@ def positions(result, images):
                 ratios += [y for _, y in points]
         panels.append((name, series))
     places = [x for _, series in panels for _, points in series for x, _ in points]
-    image = plots.lines(
-        panels, powers(places, 1), "ratio of tiered, codes alone", plots.steps(min(ratios), max(ratios))
-    )
+    image = plots.lines(panels, powers(places, 1), "ratio of tiered, codes alone", plots.steps(min(ratios), max(ratios)))
     text = "## Place in the sequence\n\n" + made_by()
     text += "Stretches of tokens that double in length, from the first one on (numbered from 1); codes alone, "
     text += "without the directory, which is the same everywhere. "
@@ -105,11 +98,7 @@ def positions(result, images):
 
 
 def rotation(result):
-    rows = [
-        [name, *[f"{bits:.2f}" for bits in model["rotation"]]]
-        for name, model in result["models"].items()
-        if model["rotation"]
-    ]
+    rows = [[name, *[f"{bits:.2f}" for bits in model["rotation"]]] for name, model in result["models"].items() if model["rotation"]]
     text = "## Rotary pairs\n\n" + made_by()
     text += "Bits of the exponent in `tiered`, of keys, by the speed at which their pair of channels is rotated. A "
     text += "rotation moves magnitude between the two channels of a "
@@ -145,11 +134,7 @@ def calibration(result, images):
         panels.append((name, series))
         best = found[-1]["tiered_ratio"]
         for share in (0.95, 0.98, 0.99):
-            enough = next(
-                row
-                for row in found
-                if all(later["tiered_ratio"] >= share * best for later in found[found.index(row) :])
-            )
+            enough = next(row for row in found if all(later["tiered_ratio"] >= share * best for later in found[found.index(row) :]))
             rows.append([name, f"{100 * share:.0f} %", enough["tokens"], f"{enough['tiered_ratio']:.3f} of {best:.3f}"])
     tokens = [x for _, series in panels for _, points in series for x, _ in points]
     image = plots.lines(panels, powers(tokens, 1), "ratio", plots.steps(min(ratios), max(ratios)))
@@ -280,12 +265,7 @@ def generated(result):
 
 def write(result, images):
     text = (
-        layers(result, images)
-        + windows(result)
-        + positions(result, images)
-        + rotation(result)
-        + bias(result)
-        + calibration(result, images)
+        layers(result, images) + windows(result) + positions(result, images) + rotation(result) + bias(result) + calibration(result, images)
     )
     text += small(result, images) + pages(result) + generated(result)
     return text + systems_page.write(result)

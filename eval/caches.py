@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "bench" / "scripts"))
-import kv_files  # noqa: E402
+import kv_files
 
 TYPES = {
     "bf16": np.dtype(ml_dtypes.bfloat16),

@@ -13,6 +13,7 @@ import sys
 
 import ml_dtypes
 import numpy as np
+
 import splitzip_kv as sz
 
 from . import library, peers, published
@@ -56,9 +57,7 @@ def fit(target):
         found = statistics(scale_weights(width, distance, weight))
         return sum(((a - b) / tolerance) ** 2 for a, b, tolerance in zip(found, target, TOLERANCES))
 
-    grid = [
-        (w, d, m) for w in (0.3, 0.6, 1, 1.4, 1.8) for d in (0, 2, 4, 6, 8, 10) for m in (0.005, 0.02, 0.1, 0.3, 0.5)
-    ]
+    grid = [(w, d, m) for w in (0.3, 0.6, 1, 1.4, 1.8) for d in (0, 2, 4, 6, 8, 10) for m in (0.005, 0.02, 0.1, 0.3, 0.5)]
     best = min(grid, key=error)
     lowest, random = error(best), np.random.default_rng(1)
     for step in range(2000):
@@ -90,7 +89,7 @@ def rank_codecs():
     if missing:
         print(f"not installed, left out: {', '.join(missing)}", file=sys.stderr)
     result = []
-    for seed, (model, (top8, top16, entropy, ratio)) in enumerate(published.EXPONENTS.items()):
+    for seed, (model, (top8, top16, entropy, _)) in enumerate(published.EXPONENTS.items()):
         parameters = fit((top8 / 100, top16 / 100, entropy))
         entry = {
             "model": model,

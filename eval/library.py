@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import numpy as np
+
 import splitzip_kv as sz
 
 AXES = "token,head,dim"

@@ -11,6 +11,7 @@ import sys
 import tempfile
 
 import numpy as np
+
 import splitzip_kv as sz
 
 from . import ablations, beyond, caches, generator, library, plans
@@ -45,19 +46,14 @@ def base_speeds(command, cache, books):
     found = plans.bench_in_turns(command, cache, {label: ("--codebook", path) for label, path in books.items()})
     ways = ("encode", "decode", "memcpy")
     return {
-        label: {
-            result["mode"]: {way: result[f"{way}_gb_per_s"]["median"] for way in ways} for result in bench["results"]
-        }
+        label: {result["mode"]: {way: result[f"{way}_gb_per_s"]["median"] for way in ways} for result in bench["results"]}
         for label, bench in found.items()
     }
 
 
 def evaluate(model, command, folder):
     calibration, test = model.calibration.tensors, model.test.tensors
-    books = {
-        label: folder / f"{model.name}-{label.replace(' ', '-')}.szcb"
-        for label in ("base for each channel", "one base")
-    }
+    books = {label: folder / f"{model.name}-{label.replace(' ', '-')}.szcb" for label in ("base for each channel", "one base")}
     for (_, path), options in zip(books.items(), ([], ["--one-base"])):
         command.run("calibrate", "-q", "-f", *options, model.calibration.path, "-o", path)
     channel_book = books["base for each channel"]
@@ -103,9 +99,7 @@ def measure_peers(model, name, described_machine):
     """Table 2's codecs on the CPU."""
     print("other codecs", flush=True)
     program = ROOT / "bench" / "scripts" / "cpu_peers.py"
-    subprocess.run(
-        [sys.executable, program, model.calibration.path, model.test.path, name, described_machine], check=True
-    )
+    subprocess.run([sys.executable, program, model.calibration.path, model.test.path, name, described_machine], check=True)
 
 
 def plan_again(command_path, output):

@@ -6,7 +6,6 @@ import sys
 
 SCRIPTS = pathlib.Path(__file__).parent.parent / "bench" / "scripts"
 sys.path.insert(0, str(SCRIPTS))
-import plots  # noqa: E402  the plots of docs/benchmarks.md
 
 MADE_BY = "`python -m eval measure`"
 

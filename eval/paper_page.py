@@ -25,9 +25,7 @@ def table1(result):
                 + ["-" if text == model["texts"][0] else f"{group['tiered_ratio']:.3f}"]
             )
     for name, (top8, top16, entropy, ratio) in published.EXPONENTS.items():
-        rows.append(
-            [f"{name} (cited)", f"{top8:.1f} %", f"{top16:.1f} %", f"{entropy:.2f}", "-", f"{ratio:.2f}", "-", "-", "-"]
-        )
+        rows.append([f"{name} (cited)", f"{top8:.1f} %", f"{top16:.1f} %", f"{entropy:.2f}", "-", f"{ratio:.2f}", "-", "-", "-"])
     text = "## Table 1: exponents\n\n" + made_by("`splitzip analyze --json FILE`, by " + MADE_BY)
     text += "All tensors of a cache together. `fixed4` and `tiered` are expected ratios with codebooks made from the same text, "
     text += "without headers and directory; the last column is "
@@ -83,9 +81,7 @@ def table2(bench_results):
         speeds = ["-" if speed is None else f"{speed:,}" for speed in (encode, decode)]
         rows.append([name, f"{ratio:.3f}", *speeds, "cited: H200, Qwen3-32B"])
     text = "## Table 2: codecs\n\n"
-    text += made_by(
-        "`bench/scripts/cpu_peers.py` and [`cuda_bench`](benchmarks.md)" if gpu else "`bench/scripts/cpu_peers.py`"
-    )
+    text += made_by("`bench/scripts/cpu_peers.py` and [`cuda_bench`](benchmarks.md)" if gpu else "`bench/scripts/cpu_peers.py`")
     text += "GB/s (10^9) of raw bytes. Cited rows are of another cache, so their ratios say how codecs rank there, "
     text += "not more; "
     text += "the rest is on real caches of small models. One thread of a CPU and a GPU are in one table, as they are "
@@ -104,9 +100,7 @@ def table3(result):
     for name, model in result["models"].items():
         rows += [[name, f"Top-{row['k']}", percent(row["coverage"]), f"{row['ratio']:.3f}"] for row in model["table3"]]
         measured = [("`fixed4`", "fixed4, base for each channel"), ("`tiered`", "tiered, base for each channel")]
-        rows += [
-            [name, f"splitzip {mode}, measured", "-", f"{model['tiers'][key]['ratio']:.3f}"] for mode, key in measured
-        ]
+        rows += [[name, f"splitzip {mode}, measured", "-", f"{model['tiers'][key]['ratio']:.3f}"] for mode, key in measured]
     for k, (coverage, ratio, decode) in published.TOP_K.items():
         rows.append(["Qwen3-32B (cited)", f"Top-{k}, decode {decode:,} GB/s", f"{coverage:.2f} %", f"{ratio:.3f}"])
     text = "## Table 3: Top-8 or Top-16\n\n" + made_by()
@@ -244,9 +238,7 @@ def table8(bench_results):
     for row, cells in gpu_page.measured(bench_results, "widths"):
         rows.append([row["codec"], f"GPU, rows at {row['layout']}", *cells])
     before, after = published.QUAD64_ENCODE
-    rows += [
-        ["Quad64 (cited, H200)", label, speed, "-", "cited"] for label, speed in (("without", before), ("with", after))
-    ]
+    rows += [["Quad64 (cited, H200)", label, speed, "-", "cited"] for label, speed in (("without", before), ("with", after))]
     text += "The paper's Quad64 takes four values as one word. The same question on a CPU is which instructions: "
     text += "GB/s of BF16, one thread. On a GPU it is how wide loads and stores are: rows that start at multiples "
     text += "of 16 bytes are moved as vectors, all others value by value, by separate kernels:\n\n"
@@ -263,11 +255,7 @@ def figure5(result, images):
     for name, model in result["models"].items():
         series = []
         for role, shown in (("key", "K"), ("value", "V")):
-            points = [
-                (row["layer"], 100 * row["shared_coverage"])
-                for row in layer_rows(model, role)
-                if row["layer"] is not None
-            ]
+            points = [(row["layer"], 100 * row["shared_coverage"]) for row in layer_rows(model, role) if row["layer"] is not None]
             if not points:
                 continue
             series.append((shown, points))
@@ -305,9 +293,7 @@ def figure5(result, images):
 
 
 def figure6(result, bench_results, images):
-    series = [
-        (name, [(row["chunk"], row["ratio"]) for row in model["figure6"]]) for name, model in result["models"].items()
-    ]
+    series = [(name, [(row["chunk"], row["ratio"]) for row in model["figure6"]]) for name, model in result["models"].items()]
     ratios = [y for _, points in series for _, y in points]
     chunks = [x for _, points in series for x, _ in points]
     image = plots.lines(
@@ -323,10 +309,7 @@ def figure6(result, bench_results, images):
     text += "types of one byte), whose `fixed4` needs no "
     text += "positions but keeps a checksum of each chunk:\n\n"
     text += picture(images, "evaluation-chunks.svg", "Ratio by chunk size", image)
-    rows = [
-        [row["layout"], row["codec"], f"{row['ratio']:.3f}", *cells]
-        for row, cells in gpu_page.measured(bench_results, "units")
-    ]
+    rows = [[row["layout"], row["codec"], f"{row['ratio']:.3f}", *cells] for row, cells in gpu_page.measured(bench_results, "units")]
     if not rows:
         return text
     text += "Measured on a GPU (`cuda_bench --only units`): the chunk is part of the format here, but units, which can be "
@@ -342,9 +325,7 @@ def types(result, bench_results):
     for place, kind in enumerate(row["type"] for row in result["models"][names[0]]["types"]):
         found = [result["models"][name]["types"][place] for name in names]
         if "paper" in found[0]:
-            cells = [
-                f"{cell['paper']['ratio']:.3f} (escapes {percent(1 - cell['paper']['coverage'])})" for cell in found
-            ]
+            cells = [f"{cell['paper']['ratio']:.3f} (escapes {percent(1 - cell['paper']['coverage'])})" for cell in found]
             rows.append([shown[kind], "paper's code, arithmetic", *cells])
         for mode in ("fixed4", "tiered"):
             rows.append([shown[kind], f"`{mode}`", *[f"{cell[f'{mode}_ratio']:.3f}" for cell in found]])
@@ -366,14 +347,6 @@ def types(result, bench_results):
 
 
 def write(result, bench_results, images):
-    text = (
-        table1(result)
-        + table2(bench_results)
-        + table3(result)
-        + table4(result)
-        + table5(result)
-        + table6(result)
-        + table7(result)
-    )
+    text = table1(result) + table2(bench_results) + table3(result) + table4(result) + table5(result) + table6(result) + table7(result)
     text += table8(bench_results) + gpu_page.roofline(bench_results, images) + gpu_page.transfers(bench_results)
     return text + figure5(result, images) + figure6(result, bench_results, images) + types(result, bench_results)

@@ -22,9 +22,7 @@ def plan(command, speeds, links):
             sizes = [part for size in SIZES.values() for part in ("--bytes", size)]
             result = command.json("plan", "--speeds", path, "--link", link, "--latency", LATENCY, *sizes)
             for (label, _), found in zip(SIZES.items(), result["plans"]):
-                kept = {
-                    key: found[key] for key in ("way", "slice_bytes", "seconds", "plain_seconds", "bound", "reason")
-                }
+                kept = {key: found[key] for key in ("way", "slice_bytes", "seconds", "plain_seconds", "bound", "reason")}
                 rows.append({"link": link, "size": label, **kept})
     return rows
 
@@ -62,9 +60,7 @@ def published_speeds():
 
 def device_speeds(path):
     """Of bench/results/cuda-*.json: large calls with checksums; the smallest ones for the cost of a call."""
-    rows = [
-        row for row in json.loads(path.read_text())["rows"] if "failure" not in row and row.get("checksums") is True
-    ]
+    rows = [row for row in json.loads(path.read_text())["rows"] if "failure" not in row and row.get("checksums") is True]
     results = []
     for mode in ("tiered", "fixed4"):
         large = [row for row in rows if row["group"] == "main" and row["codec"] == mode]
@@ -77,9 +73,7 @@ def device_speeds(path):
             rate = row["bytes"] / row[way]["us"][1] / 1000
             least = min(small, key=lambda r: r["bytes"]) if small else None
             entry[f"{way}_gb_per_s"] = {"median": rate}
-            entry[f"{way}_call_seconds"] = (
-                max(0.0, least[way]["us"][1] * 1e-6 - least["bytes"] / rate / 1e9) if least else 0.0
-            )
+            entry[f"{way}_call_seconds"] = max(0.0, least[way]["us"][1] * 1e-6 - least["bytes"] / rate / 1e9) if least else 0.0
         results.append(entry)
     return {"threads": 1, "results": results}
 

@@ -55,13 +55,10 @@ def plan_tables(result):
     text = ""
     for made in result["plans"]:
         speeds = [
-            f"`{s['mode']}` {s['ratio']:.3f}, {speed(s['encode_gb_per_s']['median'])} "
-            f"and {speed(s['decode_gb_per_s']['median'])} GB/s"
+            f"`{s['mode']}` {s['ratio']:.3f}, {speed(s['encode_gb_per_s']['median'])} and {speed(s['decode_gb_per_s']['median'])} GB/s"
             for s in made["speeds"]
         ]
-        hidden = max(
-            min(s[f"{way}_gb_per_s"]["median"] for way in ("encode", "decode")) / s["ratio"] for s in made["speeds"]
-        )
+        hidden = max(min(s[f"{way}_gb_per_s"]["median"] for way in ("encode", "decode")) / s["ratio"] for s in made["speeds"])
         text += f"**{made['codec']}**; ratio, encode and decode: {'; '.join(speeds)}. In a steady pipeline the codec "
         text += f"is hidden up to a link of {speed(hidden)} GB/s.\n\n"
         cells = {}
@@ -70,8 +67,7 @@ def plan_tables(result):
             shown = (
                 "plain"
                 if row["way"] == "plain"
-                else f"{row['way']}, {milliseconds(row['plain_seconds'])} to {milliseconds(row['seconds'])}, "
-                f"x{gain:.2f}"
+                else f"{row['way']}, {milliseconds(row['plain_seconds'])} to {milliseconds(row['seconds'])}, x{gain:.2f}"
             )
             cells.setdefault(row["link"], {})[row["size"]] = shown
         text += table(["link", *SIZES], [[link, *[found[size] for size in SIZES]] for link, found in cells.items()])
@@ -88,8 +84,7 @@ def systems(result):
     text += "codec sits between their pages and their transfer engine. "
     text += "Whether it pays is arithmetic on measured speeds, the planner's:\n\n"
     text += made_by(
-        f"`splitzip bench --json` and `splitzip plan --speeds FILE --link LINK --latency {LATENCY} --bytes SIZE "
-        f"--json`, by {MADE_BY}"
+        f"`splitzip bench --json` and `splitzip plan --speeds FILE --link LINK --latency {LATENCY} --bytes SIZE --json`, by {MADE_BY}"
     )
     text += 'Predicted milliseconds from plain to the plan, and the gain; "plain" where the planner leaves the '
     text += "codec out. These are predictions of a model, "
@@ -113,12 +108,8 @@ def limits(result):
         alone = [row for row in model["small"] if row["frame"] == "one tensor"]
         first = alone[0]
         smaller = next((row for row in alone if row["tiered_bytes"] < row["raw_bytes"]), None)
-        said = (
-            f"{name}: a single token of one tensor, {first['raw_bytes']:.0f} bytes, becomes {first['tiered_bytes']:.0f}"
-        )
-        items.append(
-            said + (f"; from {smaller['raw_bytes']:.0f} bytes on a frame is smaller than its values" if smaller else "")
-        )
+        said = f"{name}: a single token of one tensor, {first['raw_bytes']:.0f} bytes, becomes {first['tiered_bytes']:.0f}"
+        items.append(said + (f"; from {smaller['raw_bytes']:.0f} bytes on a frame is smaller than its values" if smaller else ""))
     text = "**Very small transfers.** " + ". ".join(items) + ".\n\n"
 
     said = []
@@ -127,9 +118,7 @@ def limits(result):
         for row in made["plans"]:
             if row["way"] == "plain" and "cited" not in made["codec"]:
                 plain.setdefault(row["link"], []).append(row["size"])
-        links = [
-            f"{link} ({'any size' if len(sizes) == len(SIZES) else ', '.join(sizes)})" for link, sizes in plain.items()
-        ]
+        links = [f"{link} ({'any size' if len(sizes) == len(SIZES) else ', '.join(sizes)})" for link, sizes in plain.items()]
         said += [f"{made['codec']}: {', '.join(links)}"] if links else []
     if said:
         text += "**Links that are faster than the codec, or transfers that are too short for it.** The planner leaves it out: "
@@ -149,13 +138,11 @@ def limits(result):
     loser = [
         entry["model"]
         for entry in result["generated"]
-        if entry["arrangements"]["by value"]["ratios"]["splitzip tiered"]
-        < entry["arrangements"]["by value"]["ratios"]["the paper's code"]
+        if entry["arrangements"]["by value"]["ratios"]["splitzip tiered"] < entry["arrangements"]["by value"]["ratios"]["the paper's code"]
     ]
     if loser:
-        text += (
-            "**Values whose scale the channel does not tell.** Generated data without structure, with the statistics of "
-            + ", ".join(loser)
+        text += "**Values whose scale the channel does not tell.** Generated data without structure, with the statistics of " + ", ".join(
+            loser
         )
         text += ", takes more bytes in `tiered` than in the paper's code (above).\n\n"
     shuffle = [
@@ -186,8 +173,7 @@ def limits(result):
     for name, model in models.items():
         least = min(model["calibration"], key=lambda row: row["tiered_ratio"])
         parts.append(
-            f"{name}: {least['tiered_ratio']:.3f} from {least['tokens']} of them, "
-            f"where the paper's code has {least['paper_ratio']:.3f}"
+            f"{name}: {least['tiered_ratio']:.3f} from {least['tokens']} of them, where the paper's code has {least['paper_ratio']:.3f}"
         )
     text += "**A few tokens of calibration.** The worst codebooks above, " + "; ".join(parts) + ".\n\n"
 
@@ -208,10 +194,7 @@ def limits(result):
 
 
 def limits_of_the_page(result):
-    sizes = [
-        f"{name} ({', '.join(map(str, sorted(set(model['tokens']))))} tokens)"
-        for name, model in result["models"].items()
-    ]
+    sizes = [f"{name} ({', '.join(map(str, sorted(set(model['tokens']))))} tokens)" for name, model in result["models"].items()]
     text = "**What this page does not show.** Real caches are those of " + " and ".join(sizes) + "; "
     if {"smollm2-135m", "gemma3-270m"} & set(result["models"]):
         text += "SmolLM2's and Gemma's come from weights of 4 bits, run in BF16. Models whose keys have a bias "

@@ -86,9 +86,7 @@ def main() -> int:
     }
     save_file(tensors, given.output, metadata=metadata)
     size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
-    print(
-        f"{given.output}: {len(tensors)} tensors of {list(tensors['layers.0.k'].shape)}, {given.dtype}, {size:,} bytes"
-    )
+    print(f"{given.output}: {len(tensors)} tensors of {list(tensors['layers.0.k'].shape)}, {given.dtype}, {size:,} bytes")
     return 0
 
 

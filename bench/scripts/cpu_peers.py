@@ -29,7 +29,7 @@ import kv_files
 ROOT = pathlib.Path(__file__).parent.parent.parent
 RESULTS = ROOT / "bench" / "results"
 sys.path.insert(0, str(ROOT / "tests" / "format"))
-import library  # noqa: E402  the C interface through ctypes
+import library
 
 BF16, FIXED4, TIERED = 1, 1, 2
 
@@ -76,9 +76,15 @@ class Splitzip:
             codebook = self.lib.splitzip_codebook_set_find(self.codebooks.handle, name.encode())
             tensors.append(
                 library.TensorStruct(
-                    type=BF16, mode=self.mode, codebook=codebook, tokens=tokens, tokens_per_unit=tokens, channels=channels, ranges=1,
+                    type=BF16,
+                    mode=self.mode,
+                    codebook=codebook,
+                    tokens=tokens,
+                    tokens_per_unit=tokens,
+                    channels=channels,
+                    ranges=1,
                     slot_words=2**32 - 1,
-                )  # fmt: skip
+                )
             )
             places.append((at, 2 * channels))
             at += 2 * tokens * channels
@@ -91,7 +97,9 @@ class Splitzip:
         self.decode_options = library.DecodeOptions(workers=self.workers)
         sizes, error = library.FrameSizes(), library.Error()
         get_sizes = self.lib.splitzip_get_frame_sizes
-        library.check(get_sizes(self.tensors, self.count, ctypes.byref(self.encode_options), ctypes.byref(sizes), ctypes.byref(error)), error)
+        library.check(
+            get_sizes(self.tensors, self.count, ctypes.byref(self.encode_options), ctypes.byref(sizes), ctypes.byref(error)), error
+        )
         self.room = np.zeros(sizes.bound_bytes, np.uint8)
         self.address, self.capacity = ctypes.c_void_p(self.room.ctypes.data), ctypes.c_size_t(self.room.size)
         self.lib.splitzip_frame_open.argtypes = None
@@ -122,7 +130,9 @@ class Memcpy:
     def prepare(self, data, parts):
         self.target = np.zeros_like(data)
         share = -(-data.size // self.threads)
-        self.parts = [(self.target.ctypes.data + at, data.ctypes.data + at, min(share, data.size - at)) for at in range(0, data.size, share)]
+        self.parts = [
+            (self.target.ctypes.data + at, data.ctypes.data + at, min(share, data.size - at)) for at in range(0, data.size, share)
+        ]
 
     def compress(self, data):
         if self.threads == 1:

@@ -210,7 +210,9 @@ def render_files(result):
     for case in result["files"]:
         ratio = f"{case['ratio']:.3f}" if "ratio" in case else ""
         gigabytes = result["bytes"] / 1e9
-        rows.append([case["what"], case["threads"], ratio, f"{gigabytes / case['seconds']:.2f}", f"{case['processor_seconds'] / gigabytes:.2f}"])
+        rows.append(
+            [case["what"], case["threads"], ratio, f"{gigabytes / case['seconds']:.2f}", f"{case['processor_seconds'] / gigabytes:.2f}"]
+        )
     return text + table(["", "threads", "ratio", "GB/s", "processor s"], rows)
 
 

@@ -22,8 +22,9 @@ import pathlib
 import sys
 import time
 
-import gpu_calls
 import torch
+
+import gpu_calls
 
 BYTES_PER_THREAD, THREADS_PER_BLOCK = 8, 512  # what the package launches its kernel with
 CHUNK_BITS = 8 * BYTES_PER_THREAD

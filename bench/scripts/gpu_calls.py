@@ -17,14 +17,16 @@ import re
 import statistics
 import sys
 
-import kv_files
 import numpy as np
 import torch
 
+import kv_files
+
 ROOT = pathlib.Path(__file__).parents[2]
 sys.path += [str(ROOT / "bench" / "serving"), str(ROOT / "tests" / "format")]
-import device_codec  # noqa: E402  splitzip_cuda.h by ctypes
-import library  # noqa: E402  the C interface by ctypes; it loads $SPLITZIP_LIBRARY
+import device_codec
+
+import library
 
 MIB = 1 << 20
 COLD_BYTES = 512 * MIB

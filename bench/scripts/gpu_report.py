@@ -265,7 +265,9 @@ def render(result):
     copies = named(rows, group="copy")
     text = f"## {result['device']}\n\n"
     text += f"{result['multiprocessors']} multiprocessors, {result['l2_bytes'] >> 20} MiB of L2; CUDA {result['driver_cuda']} (driver), "
-    text += f"{result['toolkit']} (toolkit); splitzip {result['splitzip']}; nvCOMP {result.get('nvcomp', 'not installed')}; {result['date']}. "
+    text += (
+        f"{result['toolkit']} (toolkit); splitzip {result['splitzip']}; nvCOMP {result.get('nvcomp', 'not installed')}; {result['date']}. "
+    )
     text += f"driver {result['driver'] or 'not known'}.\n\n"
     if copies:
         text += f"Device copy of {human(copies[0]['bytes'])}: {copies[0]['copy_gbps']:,.0f} GB/s, counted once. "
@@ -273,7 +275,19 @@ def render(result):
         text += f"Probe: {speed(row, 'encode'):,.0f} GB/s as an encoder ({speed(row, 'encode') / limit(row):.3f} L), "
         text += f"{speed(row, 'decode'):,.0f} as a decoder ({speed(row, 'decode') / limit(row):.3f} L)."
     text += "\n\n"
-    return text + render_large(rows) + render_paper(result) + render_dfloat11(rows) + render_types(rows) + render_paged(rows) + render_units(rows) + render_widths(rows) + render_sizes(rows) + render_contents(rows) + render_budgets(rows)
+    return (
+        text
+        + render_large(rows)
+        + render_paper(result)
+        + render_dfloat11(rows)
+        + render_types(rows)
+        + render_paged(rows)
+        + render_units(rows)
+        + render_widths(rows)
+        + render_sizes(rows)
+        + render_contents(rows)
+        + render_budgets(rows)
+    )
 
 
 def plot_sizes(rows):
@@ -299,8 +313,16 @@ def plot_codecs(rows):
     groups, here = [], [row for row in rows if "failure" not in row and row["group"] in ("main", "nvcomp")]
     data = here[0]["data"] if here else None
     for row in [row for row in here if row["data"] == data and row["layout"] == here[0]["layout"] and row["ratio"] > 1.1]:
-        label = {True: row["codec"], False: row["codec"] + "\nno checksums"}.get(row.get("checksums"), row["codec"].replace(" fp16 ", "\nfp16 "))
-        groups.append((f"{label}\n{row['ratio']:.3f}" if "\n" in label else f"{label}\n\n{row['ratio']:.3f}", [speed(row, "encode"), speed(row, "decode")], limit(row)))
+        label = {True: row["codec"], False: row["codec"] + "\nno checksums"}.get(
+            row.get("checksums"), row["codec"].replace(" fp16 ", "\nfp16 ")
+        )
+        groups.append(
+            (
+                f"{label}\n{row['ratio']:.3f}" if "\n" in label else f"{label}\n\n{row['ratio']:.3f}",
+                [speed(row, "encode"), speed(row, "decode")],
+                limit(row),
+            )
+        )
     return plots.bars(groups, ["encode", "decode"], "GB/s of raw bytes", "L at the codec's ratio") if groups else None
 
 

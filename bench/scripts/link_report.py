@@ -82,7 +82,12 @@ def render_cases(cases):
         heads = ["batch", "tokens", "raw bytes", "NVLink raw", "ours", "speed-up", "by", "host raw", "ours", "speed-up"]
         text += table(heads, body)
     ways = {"NVLink": "over NVLink", "host": "over the host"}
-    missing = [f"{shape} {way}" for shape in SHAPES for link, way in ways.items() if not any(cases.gain(link, shape, *size) for size in cases.sizes(shape))]
+    missing = [
+        f"{shape} {way}"
+        for shape in SHAPES
+        for link, way in ways.items()
+        if not any(cases.gain(link, shape, *size) for size in cases.sizes(shape))
+    ]
     return text + (f"Not measured: {', '.join(missing)}.\n\n" if missing else "")
 
 
@@ -101,7 +106,7 @@ def render_slices(cases):
     first = rows[0]
     text = f"### By slice and by multiprocessors\n\n{first['shape']}, {first['tokens']:,} tokens, {human(first['bytes'])}. Raw: "
     text += ", ".join(f"{gbps(row):,.1f} GB/s {'over NVLink' if link == 'NVLink' else 'over the host'}" for link, row in raw.items() if row)
-    text += ". \"Exposed\" is the time beyond that of moving as many bytes as the frames have at raw's speed: what the codec adds. "
+    text += '. "Exposed" is the time beyond that of moving as many bytes as the frames have at raw\'s speed: what the codec adds. '
     text += "Mode `raw` is our pipeline without coding, so what gathering, checksums and slices cost.\n\n"
     return text + table(["way", "mode", "slice", "SMs", "ratio", "GB/s", "speed-up", "exposed us"], body)
 
@@ -109,7 +114,11 @@ def render_slices(cases):
 def plot_slices(cases):
     series = []
     for name, way in cases.NAMES.items():
-        found = {row["slice_bytes"]: gbps(row) for row in cases.rows if "failure" not in row and row["group"] == "slices" and row["way"] == way and row["mode"] == "tiered"}
+        found = {
+            row["slice_bytes"]: gbps(row)
+            for row in cases.rows
+            if "failure" not in row and row["group"] == "slices" and row["way"] == way and row["mode"] == "tiered"
+        }
         if len(found) > 1:
             series.append((name, sorted(found.items())))
     if not series:

@@ -16,10 +16,11 @@ import importlib
 import pathlib
 import sys
 
-import gpu_calls
 import numpy as np
 import torch
 import triton
+
+import gpu_calls
 
 PAPER = "paper's Triton code"
 

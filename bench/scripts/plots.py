@@ -88,9 +88,7 @@ def _legend(names, y, width, line=None):
 def lines(panels, ticks, y_name, y_ticks=None, x_scale=math.log2):
     """Panels side by side: [(title, series)], with the same series names in each."""
     width = WIDTH * len(panels)
-    drawn = [
-        _panel(number * WIDTH, title, series, ticks, y_name, y_ticks, x_scale) for number, (title, series) in enumerate(panels)
-    ]
+    drawn = [_panel(number * WIDTH, title, series, ticks, y_name, y_ticks, x_scale) for number, (title, series) in enumerate(panels)]
     drawn.append(_legend([name for name, _ in panels[0][1]], HEIGHT - 6, width))
     return _svg(drawn, width, HEIGHT)
 

@@ -41,9 +41,7 @@ def blocks_of(layers: list[tuple[np.ndarray, np.ndarray]]) -> Blocks:
 
     return Blocks(
         [
-            LayerMemory(
-                [(kind, part.view(ml_dtypes.bfloat16), "page,head,token,dim") for kind, part in zip("kv", layer)]
-            )
+            LayerMemory([(kind, part.view(ml_dtypes.bfloat16), "page,head,token,dim") for kind, part in zip("kv", layer)])
             for layer in layers
         ],
         TOKENS,
@@ -104,9 +102,7 @@ def main() -> None:
     arguments.add_argument("--repeat", type=int, default=30)
     repeat = arguments.parse_args().repeat
     cache, codebooks = load_cache(DATA / "gsm8k.safetensors"), CodebookSet.load(DATA / "wikitext2.szcb")
-    [processor, *_] = [
-        line for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")
-    ]
+    [processor, *_] = [line for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     result = {
         "command": "python bench/scripts/prefill.py",
         "date": time.strftime("%Y-%m-%d"),
@@ -118,9 +114,7 @@ def main() -> None:
         "coded": measured(cache, codebooks, False, repeat),
     }
     result["ratio"] = round(result["raw_bytes"] / result["coded"]["wire_bytes"], 3)
-    result["added_milliseconds_a_request"] = round(
-        result["coded"]["milliseconds_a_request"] - result["raw"]["milliseconds_a_request"], 1
-    )
+    result["added_milliseconds_a_request"] = round(result["coded"]["milliseconds_a_request"] - result["raw"]["milliseconds_a_request"], 1)
     print(json.dumps(result, indent=2))
 
 

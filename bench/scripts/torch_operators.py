@@ -15,10 +15,10 @@ import pathlib
 import statistics
 import time
 
-import kv_files
 import numpy as np
 import torch
 
+import kv_files
 import splitzip_kv
 from splitzip_kv import CodebookSet, cuda
 from splitzip_kv.torch import Entry, Table
@@ -43,9 +43,7 @@ class Case:
         self.pools, entries = [], []
         for key, name in enumerate(names):
             values = sample[name]
-            whole = np.resize(values, (pages * PAGE_TOKENS, *values.shape[1:])).reshape(
-                pages, PAGE_TOKENS, *values.shape[1:]
-            )
+            whole = np.resize(values, (pages * PAGE_TOKENS, *values.shape[1:])).reshape(pages, PAGE_TOKENS, *values.shape[1:])
             pool = torch.from_numpy(whole.view(np.int16)).view(torch.bfloat16).to(device)
             self.pools.append(pool)
             view = pool.flatten(2) if axes == ROWS else pool

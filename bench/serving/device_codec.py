@@ -3,7 +3,7 @@
 
 import ctypes
 import time
-from ctypes import POINTER, byref, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import byref, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 
 import torch
 
@@ -81,9 +81,7 @@ class Codec:
     file. Slot i works on memory that lies i * `slot_stride` bytes behind the pool's. With `budget_margin` frames have a budget of
     `bound` bytes: what is known of them beforehand, and this share more."""
 
-    def __init__(
-        self, library, codebooks, pool, slots, *, max_sms=0, mode=TIERED, checksums=True, slot_stride=0, budget_margin=None
-    ):
+    def __init__(self, library, codebooks, pool, slots, *, max_sms=0, mode=TIERED, checksums=True, slot_stride=0, budget_margin=None):
         self.library = ctypes.CDLL(str(library))
         self.library.splitzip_status_name.restype = ctypes.c_char_p
         self.library.splitzip_codebook_set_find.restype = c_void_p

@@ -37,7 +37,7 @@ class Traffic(threading.Thread):
                 self.step(number % SLOTS)
                 number += 1
             torch.cuda.synchronize()
-        except Exception as error:  # noqa: BLE001  the thread that measures raises it
+        except Exception as error:
             self.error = error
 
     def step(self, slot):

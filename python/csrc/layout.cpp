@@ -83,7 +83,8 @@ Layout::Axis Layout::axis(std::optional<std::uint32_t> number) const {
 }
 
 splitzip_layout Layout::source(const Extent& extent) const {
-  if (device()) refuse("the memory is that of a GPU: splitzip_kv.cuda codes it there, or copies it (Coder.on_host)", extent.index);
+  if (device())
+    refuse("the memory is that of a GPU: splitzip_kv.cuda codes it there, or copies it (Coder.on_host)", extent.index);
   return locate(extent);
 }
 

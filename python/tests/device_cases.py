@@ -4,7 +4,6 @@
 import numpy as np
 
 from splitzip_kv import ElementType, cuda
-
 from transfer_cases import Tensor, some_tensors
 
 

@@ -7,10 +7,9 @@ python peer_process.py prefill DEVICE ROUTES ADDRESS      sends each request, of
 
 import sys
 
+from device_cases import assert_moved, device_tensors
 from splitzip_kv.transfer import Options, Receiver, Sender, TransferError
 from splitzip_kv.transfer.cuda_peer import CudaPeerEngine
-
-from device_cases import assert_moved, device_tensors
 from transfer_cases import make_codebooks
 
 LONG = 1000  # the number of a request of many parts

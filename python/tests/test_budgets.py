@@ -3,8 +3,8 @@
 
 import numpy as np
 import pytest
-from conftest import same
 
+from conftest import same
 from splitzip_kv import (
     Frame,
     InvalidArgument,

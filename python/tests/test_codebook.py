@@ -5,9 +5,9 @@ import pathlib
 
 import numpy as np
 import pytest
-from conftest import NUMPY_TYPES, values
 
 import splitzip_kv
+from conftest import NUMPY_TYPES, values
 from splitzip_kv import BadMagic, Calibration, CodebookSet, ElementType, Layout, Mode, encode
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import bits, values
 
 import splitzip_kv
+from conftest import bits, values
 from splitzip_kv import ElementType, Frame, InvalidLayout, Layout, Mode, cuda, encode
 
 pytestmark = pytest.mark.skipif(not cuda.is_available(), reason=cuda.problem() or "")
@@ -143,10 +143,7 @@ def test_what_is_wrong(books, coder, pool):
 
 def test_slots_of_another_length_than_the_codebook_says(books, coder, pool):
     """A codebook may be found by its identity, which says nothing of slots: frames are read as they are."""
-    device = on_device(pool[0])
-    host, layout = (
-        Layout(array, "page,token,head,dim", pages=[4, 1], type=ElementType.BF16) for array in (pool[0], device)
-    )
+    host = Layout(pool[0], "page,token,head,dim", pages=[4, 1], type=ElementType.BF16)
     tensor = host.tensor(books.find("BF16"), tokens_per_unit=16)
     for slot_words in (0, 3, 1536):
         frame = encode([dataclasses.replace(tensor, slot_words=slot_words)], [host])

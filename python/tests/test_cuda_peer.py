@@ -11,14 +11,13 @@ import threading
 import numpy as np
 import pytest
 
+from device_cases import assert_moved, device_tensors
+from peer_process import LONG, OPTIONS, request_of, send
 from splitzip_kv import Frame, NonceMismatch, SplitzipError, cuda
 from splitzip_kv.transfer import Code, Options, Receiver, Segment, Sender, TransferError
 from splitzip_kv.transfer.cuda_peer import GRANULE, ROUTES, CudaPeerEngine
 from splitzip_kv.transfer.engine import address_of
 from splitzip_kv.transfer.shared_host import SharedHost
-
-from device_cases import assert_moved, device_tensors
-from peer_process import LONG, OPTIONS, request_of, send
 from transfer_cases import QUICK, Pair, make_codebooks
 
 needs_gpu = pytest.mark.skipif(not cuda.is_available(), reason=cuda.problem() or "")

@@ -8,10 +8,9 @@ import sys
 import numpy as np
 import pytest
 
-from splitzip_kv import ElementType, cuda
-from splitzip_kv.transfer.inprocess import MESSAGE_FAULTS, WRITE_FAULTS, Faults
-
 from device_cases import assert_moved, device_tensors
+from splitzip_kv import cuda
+from splitzip_kv.transfer.inprocess import MESSAGE_FAULTS, WRITE_FAULTS, Faults
 from transfer_cases import Pair
 
 pytestmark = pytest.mark.skipif(not cuda.is_available(), reason=cuda.problem() or "")

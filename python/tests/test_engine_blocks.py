@@ -16,7 +16,6 @@ from splitzip_kv.integrations.prefill import NotSent, PrefillService, fetch
 from splitzip_kv.store import CacheStore, DictValues
 from splitzip_kv.transfer import Options, Receiver, Sender
 from splitzip_kv.transfer.inprocess import Network
-
 from transfer_cases import QUICK, values
 
 GEOMETRY = Geometry(block_tokens=16, heads=3, dim=64, value_dim=64)
@@ -192,7 +191,7 @@ def test_prefill_to_decode(pair, skip):
 
 
 def test_a_cache_that_nobody_fetches_is_let_go(pair):
-    service, receiver, _, target, _ = pair
+    service, *_ = pair
     service.hold("r2", [1], 10)
     assert service.over() == set()
     deadline = time.monotonic() + 5

@@ -4,6 +4,7 @@
 import numpy as np
 import pytest
 
+from conftest import free_port
 from splitzip_kv import Calibration, ElementType, cuda
 from splitzip_kv.integrations.blocks import Blocks, LayerMemory, layer_memory
 from splitzip_kv.integrations.rooms import DecodeRooms, Piece, PrefillRooms
@@ -11,8 +12,6 @@ from splitzip_kv.integrations.vllm_settings import Load, Step
 from splitzip_kv.integrations.vllm_worker import WorkerSide, launched_on
 from splitzip_kv.store import CacheStore, DictValues, open_values
 from splitzip_kv.transfer.inprocess import Network
-
-from conftest import free_port
 from test_engine_blocks import FORMS, GEOMETRY, memories, memory_of
 from test_engine_vllm import BLOCK, run, settings
 from transfer_cases import QUICK
@@ -128,7 +127,9 @@ def test_pieces_of_a_room():
     """As with SGLang: pages of one token, chunks of a prompt."""
 
     def pool(seed):
-        return [[OnDevice(np.array(array).reshape(-1, 1, 3, 64)) for array in layer] for layer in cache_of(np.float16, seed)]
+        return [
+            [OnDevice(np.array(array).reshape(-1, 1, 3, 64)) for array in layer] for layer in cache_of(np.float16, seed)
+        ]
 
     def blocks_of(layers):
         forms = [[(kind, array, "page,token,head,dim") for kind, array in zip("kv", layer)] for layer in layers]

@@ -13,7 +13,6 @@ from splitzip_kv.integrations.rooms import DecodeRooms, NotTaken, Piece, Prefill
 from splitzip_kv.integrations.sglang_settings import Settings
 from splitzip_kv.transfer import Code, Options, TransferError
 from splitzip_kv.transfer.inprocess import Faults, Network
-
 from transfer_cases import QUICK, values
 
 PAGE, PAGES, LAYERS = 4, 64, 2
@@ -115,9 +114,8 @@ def test_a_name_that_is_no_piece_is_refused():
 
 
 def test_nobody_there():
-    with sides(connect_timeout=0.2) as both:
-        with pytest.raises(NotTaken):
-            both.prefill.send("nowhere", Piece(7, 0, 1, 4), [0])
+    with sides(connect_timeout=0.2) as both, pytest.raises(NotTaken):
+        both.prefill.send("nowhere", Piece(7, 0, 1, 4), [0])
 
 
 def test_a_closed_room_is_not_written_to():

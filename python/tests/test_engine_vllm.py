@@ -7,13 +7,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from conftest import free_port
 from splitzip_kv import ElementType
 from splitzip_kv.integrations.blocks import Blocks, Geometry, block_keys, layer_memory
 from splitzip_kv.integrations.vllm_scheduler import SchedulerSide
 from splitzip_kv.integrations.vllm_settings import Load, Settings, Step
 from splitzip_kv.integrations.vllm_worker import WorkerSide
-
-from conftest import free_port
 from transfer_cases import values
 
 BLOCK = 16
@@ -260,7 +259,9 @@ def test_a_cache_is_sent_when_it_is_complete():
     load = Load("d", [2, 4], address=f"127.0.0.1:{port}", remote_request="p", tokens=30)
     assert run(decode, Step(loads=[load])) == set()
     for new, other in zip(computed, others, strict=True):
-        assert np.array_equal(bits(other[2]), bits(new[5])) and np.array_equal(bits(other[4][:, :14]), bits(new[3][:, :14]))
+        assert np.array_equal(bits(other[2]), bits(new[5])) and np.array_equal(
+            bits(other[4][:, :14]), bits(new[3][:, :14])
+        )
     for worker in (prefill, decode):
         worker.close()
 

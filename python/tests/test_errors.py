@@ -6,9 +6,9 @@ import re
 
 import numpy as np
 import pytest
-from conftest import same, values
 
 import splitzip_kv
+from conftest import same, values
 from splitzip_kv import Codebook, Frame, Layout, Mode, SplitzipError, _core, _errors, encode, frame_size, frame_sizes
 
 
@@ -95,7 +95,7 @@ def test_statuses_by_cause(source, frame, layout, tensor, books):
         frame_size(b"x" * 48)
     with pytest.raises(splitzip_kv.Truncated):
         frame_size(frame[:47])
-    with pytest.raises(splitzip_kv.GeometryMismatch, match="Frame.decode"):
+    with pytest.raises(splitzip_kv.GeometryMismatch, match=r"Frame\.decode"):
         splitzip_kv.decompress(encode([], []), "token,dim")
 
 

@@ -9,9 +9,9 @@ import weakref
 
 import numpy as np
 import pytest
-from conftest import same, values
 
 import splitzip_kv
+from conftest import same, values
 from splitzip_kv import Calibration, CodebookSet, Frame, Layout, Workers, encode, frame_sizes
 
 

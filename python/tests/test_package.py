@@ -26,7 +26,7 @@ HEADER = (PROJECT / "library/include/splitzip/version.h").read_text(encoding="ut
 def test_version_is_that_of_the_header():
     [version] = re.findall(r'SPLITZIP_VERSION_STRING "(.*)"', HEADER)
     [format_version] = re.findall(r"SPLITZIP_FORMAT_VERSION (\d+)", HEADER)
-    assert splitzip_kv.__version__ == version and splitzip_kv.FORMAT_VERSION == int(format_version)
+    assert splitzip_kv.__version__ == version and int(format_version) == splitzip_kv.FORMAT_VERSION
     try:
         assert importlib.metadata.version("splitzip-kv") == version
     except importlib.metadata.PackageNotFoundError:

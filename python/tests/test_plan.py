@@ -61,7 +61,14 @@ def test_speeds_of_the_command(tmp_path):
     path = tmp_path / "speeds.json"
     path.write_text(json.dumps({"threads": 2, "results": [result]}))
     assert load_speeds(path) == [CodecSpeed(Mode.FIXED4, 1.3, 2.5e9, 2.5e9, 1e-6, 2e-6, 2)]
-    for text in ("", b"SZCB\x80", "[]", "{}", '{"threads": 1, "results": [{}]}', '{"threads": 1, "results": [{"mode": "best"}]}'):
+    for text in (
+        "",
+        b"SZCB\x80",
+        "[]",
+        "{}",
+        '{"threads": 1, "results": [{}]}',
+        '{"threads": 1, "results": [{"mode": "best"}]}',
+    ):
         path.write_bytes(text.encode() if isinstance(text, str) else text)
         with pytest.raises(ValueError, match=r"speeds.json is not what splitzip bench --json writes"):
             load_speeds(path)

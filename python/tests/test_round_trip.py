@@ -5,8 +5,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-from conftest import NUMPY_TYPES, bits, round_trip, same, values
 
+from conftest import NUMPY_TYPES, bits, round_trip, same, values
 from splitzip_kv import (
     ElementType,
     Frame,

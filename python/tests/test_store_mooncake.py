@@ -7,11 +7,10 @@ import time
 
 import pytest
 
+from conftest import free_port, start_mooncake_master
 from splitzip_kv import CodebookSet
 from splitzip_kv.store import CacheStore, StoreError
 from splitzip_kv.transfer.demo.cache import Pool, load_cache
-
-from conftest import free_port, start_mooncake_master
 from test_store import DATA, fetch, parts
 
 pytest.importorskip("safetensors")
@@ -106,5 +105,5 @@ def test_the_example(mooncake_master):
 def test_no_master():
     from splitzip_kv.store.mooncake import MooncakeValues
 
-    with pytest.raises(StoreError, match="no Mooncake Store|not usable"):
+    with pytest.raises(StoreError, match=r"no Mooncake Store|not usable"):
         MooncakeValues("127.0.0.1:9", segment_bytes=16 << 20, buffer_bytes=16 << 20)

@@ -3,8 +3,8 @@
 
 import numpy as np
 import pytest
-from conftest import NUMPY_TYPES, bits, round_trip, same, values
 
+from conftest import NUMPY_TYPES, bits, round_trip, same, values
 from splitzip_kv import Calibration, ElementType, Frame, InvalidLayout, Layout, encode
 
 torch = pytest.importorskip("torch")

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import bits, values
 
 import splitzip_kv
+from conftest import bits, values
 from splitzip_kv import ElementType, Layout, Mode, cuda, encode
 
 torch = pytest.importorskip("torch", reason="tools/test_torch.sh installs torch and runs these tests")
-import splitzip_kv.torch as operators  # noqa: E402
-from splitzip_kv.torch import Entry, Table  # noqa: E402
+import splitzip_kv.torch as operators
+from splitzip_kv.torch import Entry, Table
 
 HAS_GPU = torch.cuda.is_available() and cuda.is_available()
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not HAS_GPU, reason="no GPU, or built without CUDA"))]
@@ -333,7 +333,7 @@ def test_opcheck(books, device):
     table = case.table(pool)
     buffers, written = table.buffers(len(COUNTS)), table.buffers(len(COUNTS))
     torch.library.opcheck(torch.ops.splitzip.encode.default, arguments(case, table, buffers), case.options())
-    frames, *others = vars(written).values()
+    _, *others = vars(written).values()
     given = (table.handle, table.caches, case.on_device(case.page_table), case.counts(), buffers.frames)
     given = (*given, buffers.frame_bytes.clone(), *others)
     torch.library.opcheck(torch.ops.splitzip.decode.default, given, case.options())

@@ -10,12 +10,10 @@ import pytest
 
 import splitzip_kv
 from splitzip_kv import Frame, Layout, Mode, encode
-from splitzip_kv.transfer import Code, Options, Part, Receiver, Sender, TransferError, messages
-from splitzip_kv.transfer import coding
+from splitzip_kv.transfer import Code, Options, Part, Receiver, Sender, TransferError, coding, messages
 from splitzip_kv.transfer import sender as sender_module
 from splitzip_kv.transfer.inprocess import Faults
 from splitzip_kv.transfer.parts import with_slots
-
 from transfer_cases import CHANNELS, QUICK, Pair, Tensor, make_codebooks, some_tensors, values
 
 RNG = np.random.default_rng(7)

@@ -12,7 +12,6 @@ import pytest
 
 from splitzip_kv.transfer import Code, Engine, Options, Receiver, Sender, TransferError, messages
 from splitzip_kv.transfer.control import MAX_LINKS, TcpControl
-
 from transfer_cases import QUICK, make_codebooks, some_tensors
 
 

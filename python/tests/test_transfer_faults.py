@@ -12,7 +12,6 @@ import pytest
 
 from splitzip_kv.transfer import Code, TransferError
 from splitzip_kv.transfer.inprocess import MESSAGE_FAULTS, WRITE_FAULTS, Faults, Network
-
 from transfer_cases import Pair, some_tensors
 
 
@@ -181,7 +180,7 @@ def test_a_thousand_transfers_with_faults():
                 return
             try:
                 one(pair, number)
-            except Exception as error:  # noqa: BLE001 - reported below, with its number
+            except Exception as error:
                 problems.append((number, repr(error)))
 
     with Pair(faults, attempts=6, staging_bytes=1 << 20) as pair:

@@ -9,7 +9,6 @@ import pytest
 
 from splitzip_kv.transfer import Code, TransferError, metrics
 from splitzip_kv.transfer.inprocess import Faults
-
 from transfer_cases import Pair, Tensor, some_tensors
 
 SAMPLE = re.compile(r'splitzip_transfer_([a-z_]+)\{role="(sender|receiver)"(?:,([a-z]+)="([a-z_ ]+)")?\} ([0-9.e+-]+)')

@@ -19,7 +19,6 @@ from splitzip_kv.transfer.demo.cache import load_cache
 from splitzip_kv.transfer.demo.processes import Worker, WorkerFailed
 from splitzip_kv.transfer.engine import address_of
 from splitzip_kv.transfer.mooncake import MooncakeEngine, has_rdma_device
-
 from transfer_cases import values
 
 pytest.importorskip("safetensors")
@@ -114,7 +113,7 @@ def test_kill_one_side_in_the_middle(files, victim):
         killed, alive = (prefill, decode) if victim == "prefill" else (decode, prefill)
         os.kill(killed.process.pid, signal.SIGKILL)
         begin = time.monotonic()
-        with pytest.raises(WorkerFailed, match="PEER_CLOSED|TRANSPORT"):
+        with pytest.raises(WorkerFailed, match=r"PEER_CLOSED|TRANSPORT"):
             alive.answer()
         assert time.monotonic() - begin < 5.0
         with pytest.raises(WorkerFailed, match="ended with status -9"):
@@ -140,7 +139,7 @@ def test_a_decode_process_that_hangs(files):
             prefill.ask("send", name="b", address=address, coded=True)
         assert time.monotonic() - begin < 8.0
         os.kill(decode.process.pid, signal.SIGCONT)
-        with pytest.raises(WorkerFailed, match="TIMEOUT|CANCELLED"):
+        with pytest.raises(WorkerFailed, match=r"TIMEOUT|CANCELLED"):
             decode.ask("arrived")
         move(prefill, decode, address, "c")
 
@@ -190,7 +189,7 @@ def test_a_frame_corrupted_on_the_way(files, own_sender, heals):
             with pytest.raises(TransferError) as caught:
                 send("a", address)
             assert caught.value.code is Code.CORRUPT
-            with pytest.raises(WorkerFailed, match="CORRUPT.*failed 5 times"):
+            with pytest.raises(WorkerFailed, match=r"CORRUPT.*failed 5 times"):
                 decode.answer()
         sender.engine.write = real
         decode.ask("expect", name="b")

@@ -8,7 +8,6 @@ from splitzip_kv import Mode
 from splitzip_kv.plan import CodecSpeed
 from splitzip_kv.transfer import Options
 from splitzip_kv.transfer.inprocess import Faults
-
 from transfer_cases import Pair, Tensor
 
 SPEEDS = (CodecSpeed(Mode.TIERED, 1.48, 5e8, 6e8, 1e-5, 1e-5), CodecSpeed(Mode.FIXED4, 1.33, 2e9, 2e9, 1e-5, 1e-5))
@@ -18,7 +17,9 @@ def move(pair, name, raw_bytes=None):
     tensors = [Tensor(np.random.default_rng(1), key, 256) for key in range(2)]
     incoming = pair.expect(name, tensors)
     parts = pair.parts(tensors)
-    request = pair.sender.start(pair.receiver.address, name, raw_bytes=raw_bytes or sum(part.raw_bytes for part in parts))
+    request = pair.sender.start(
+        pair.receiver.address, name, raw_bytes=raw_bytes or sum(part.raw_bytes for part in parts)
+    )
     for part in parts:
         request.send([part])
     report = request.finish()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pools whose pages go from one request to the next at once, over an engine that misbehaves.
 
-    SPLITZIP_TRANSFERS=10000 python -m pytest python/tests/test_transfer_reuse.py -s
+SPLITZIP_TRANSFERS=10000 python -m pytest python/tests/test_transfer_reuse.py -s
 """
 
 import collections
@@ -14,7 +14,6 @@ import numpy as np
 
 from splitzip_kv.transfer import Part, TransferError
 from splitzip_kv.transfer.inprocess import MESSAGE_FAULTS, WRITE_FAULTS, Faults
-
 from transfer_cases import Pair
 
 TRANSFERS = int(os.environ.get("SPLITZIP_TRANSFERS", "400"))
@@ -46,7 +45,13 @@ class Pool:
 
     def part(self, key: int, pages: list[int], tokens: int, codebook=None) -> Part:
         return Part(
-            self.memory, "page,token,head,dim", key=key, pages=pages, tokens=tokens, codebook=codebook, tokens_per_unit=64
+            self.memory,
+            "page,token,head,dim",
+            key=key,
+            pages=pages,
+            tokens=tokens,
+            codebook=codebook,
+            tokens_per_unit=64,
         )
 
 
@@ -58,7 +63,9 @@ class Worker:
 
     def evict(self) -> None:
         for pages, values in self.resident.popleft():
-            assert np.array_equal(self.decode.rows(pages, len(values)), values), "pages of a request that had arrived were written"
+            assert np.array_equal(self.decode.rows(pages, len(values)), values), (
+                "pages of a request that had arrived were written"
+            )
             self.decode.give_back(pages)
 
     def move(self, number: int) -> None:
@@ -111,7 +118,9 @@ class Worker:
         assert sent is not None or received is None, "the sender reports success, the receiver does not"
         if received is None:
             for pages, values in zip(targets, wanted):
-                assert np.array_equal(self.decode.rows(pages, len(values)), values.view(np.uint16)), "wrong bits were exposed"
+                assert np.array_equal(self.decode.rows(pages, len(values)), values.view(np.uint16)), (
+                    "wrong bits were exposed"
+                )
             self.resident.append([(pages, values.view(np.uint16)) for pages, values in zip(targets, wanted)])
             if len(self.resident) > RESIDENT:
                 self.evict()
@@ -134,7 +143,7 @@ def test_page_reuse_with_faults():
                 break
             try:
                 worker.move(number)
-            except Exception as error:  # noqa: BLE001 - reported below, with its number
+            except Exception as error:
                 problems.append((number, repr(error)))
         try:
             while worker.resident:

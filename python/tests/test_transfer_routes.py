@@ -11,7 +11,6 @@ from splitzip_kv.transfer import Code, Options, Receiver, Sender, TransferError
 from splitzip_kv.transfer.engine import Route, address_of
 from splitzip_kv.transfer.inprocess import Faults, InProcessEngine, Network
 from splitzip_kv.transfer.routes import TRIALS, RouteChoice
-
 from transfer_cases import QUICK, Pair, Tensor, make_codebooks, some_tensors
 
 
@@ -99,7 +98,7 @@ def test_the_fastest_route_is_taken(monkeypatch, slow, best):
         assert all(count >= TRIALS for count in before.values())
         move_many(pair, 3)
         assert {name for name, count in before.items() if pair.routed(name) > count} == {best}
-        assert 'splitzip_transfer_routed_frames_total{role="sender",route="%s"}' % best in pair.sender.metrics_text()
+        assert f'splitzip_transfer_routed_frames_total{{role="sender",route="{best}"}}' in pair.sender.metrics_text()
         used = pair.receiver.staging.states()["used"]
         assert used == (QUICK["slots_per_session"] + 2) * QUICK["slot_bytes"]
 

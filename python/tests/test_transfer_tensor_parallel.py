@@ -6,7 +6,6 @@ import pytest
 
 from splitzip_kv.transfer import Options, Part, Receiver, Sender, head_ranges, heads_of, part_of_heads
 from splitzip_kv.transfer.inprocess import Network
-
 from transfer_cases import CHANNELS, QUICK, make_codebooks, values
 
 HEADS = 12  # of 16 channels
@@ -17,7 +16,9 @@ SIZES = [(1, 1), (1, 4), (4, 1), (2, 3), (3, 2), (4, 6), (12, 2), (2, 12), (24, 
 def test_every_head_once(senders, receivers):
     ranges = head_ranges(HEADS, senders, receivers)
     for rank in range(receivers):
-        got = [head for entry in ranges if entry.receiver == rank for head in range(entry.first, entry.first + entry.count)]
+        got = [
+            head for entry in ranges if entry.receiver == rank for head in range(entry.first, entry.first + entry.count)
+        ]
         assert sorted(got) == list(heads_of(rank, receivers, HEADS))
     for entry in ranges:
         assert set(range(entry.first, entry.first + entry.count)) <= set(heads_of(entry.sender, senders, HEADS))
@@ -49,7 +50,9 @@ def test_moving(senders, receivers, axes):
         held = heads_of(rank, size, HEADS)
         shown = pool.swapaxes(1, 2) if axes == "page,head,token,dim" else pool
         first = held.start * (CHANNELS // HEADS)
-        return held, Part(shown, axes, key=7, pages=order, tokens=tokens, codebook=codebook, first_channel=first, tokens_per_unit=64)
+        return held, Part(
+            shown, axes, key=7, pages=order, tokens=tokens, codebook=codebook, first_channel=first, tokens_per_unit=64
+        )
 
     sending, expected, targets = [], [], []
     options = Options(**(QUICK | {"slots_per_session": 2}))  # up to eight senders for a receiver

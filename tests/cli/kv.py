@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Safetensors files and data that look like a key-value cache, made without any library for them."""
+
 import json
 import struct
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """analyze: its figures against numpy's, its advice, its plot."""
+
 import json
 import xml.etree.ElementTree
 
@@ -55,9 +56,7 @@ def test_figures(work, dtype):
 def test_measured_ratios_are_those_of_frames(samples):
     """The ratio of bench, which encodes the same pieces."""
     facts = analyze("--codebook", samples / "kv.szcb", samples / "in.safetensors")
-    bench = json.loads(
-        run("bench", "--json", "--repeats", 1, "--codebook", samples / "kv.szcb", samples / "in.safetensors").stdout
-    )
+    bench = json.loads(run("bench", "--json", "--repeats", 1, "--codebook", samples / "kv.szcb", samples / "in.safetensors").stdout)
     total = facts["groups"][-1]
     for result in bench["results"]:
         # bench makes one frame of all tensors, analyze one of each: they differ by headers and padding.

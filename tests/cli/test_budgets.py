@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """calibrate --budget-tokens: what it proposes, and what it says of other data."""
+
 import json
 
 import pytest
@@ -23,8 +24,7 @@ def calibrate(*arguments, sample="sample.safetensors"):
 def test_budgets_hold_what_they_promise(files):
     result = calibrate("--budget-tokens", "16,64", "--overflow", "0.1,0.01,0.001", "--held-out", "other.safetensors")
     budgets = result["budgets"]
-    assert {(b["tensor"], b["tokens"]) for b in budgets} == {
-        (book["name"], tokens) for book in result["codebooks"] for tokens in (16, 64)}
+    assert {(b["tensor"], b["tokens"]) for b in budgets} == {(book["name"], tokens) for book in result["codebooks"] for tokens in (16, 64)}
     frames, over = dict.fromkeys((0.1, 0.01, 0.001), 0), dict.fromkeys((0.1, 0.01, 0.001), 0)
     for budget in budgets:
         assert budget["raw_bytes"] == budget["tokens"] * 3 * 32 * 2
@@ -33,11 +33,9 @@ def test_budgets_hold_what_they_promise(files):
         sizes = [p["budget_bytes"] for p in budget["proposals"]]
         assert sizes == sorted(sizes) and sizes[0] >= budget["mean_bytes"] and not any(size % 16 for size in sizes)
         for p in budget["proposals"]:
-            assert p["ratio"] == pytest.approx(
-                budget["raw_bytes"] / (p["budget_bytes"] + p["overflow"] * budget["raw_bytes"]))
+            assert p["ratio"] == pytest.approx(budget["raw_bytes"] / (p["budget_bytes"] + p["overflow"] * budget["raw_bytes"]))
             share = p["held_out_over_budget"] / p["held_out_frames"]
-            assert p["held_out_ratio"] == pytest.approx(
-                budget["raw_bytes"] / (p["budget_bytes"] + share * budget["raw_bytes"]))
+            assert p["held_out_ratio"] == pytest.approx(budget["raw_bytes"] / (p["budget_bytes"] + share * budget["raw_bytes"]))
             frames[p["overflow"]] += p["held_out_frames"]
             over[p["overflow"]] += p["held_out_over_budget"]
     assert frames[0.1] == 4 * (40 + 10)
@@ -66,8 +64,7 @@ def test_axes_and_modes(files):
 def test_what_cannot_be(files):
     data = (files / "sample.safetensors").read_bytes()
     assert "twice" in message("calibrate", "-", "-o", "x.szcb", "--budget-tokens", "16", input=data, code=2)
-    assert "--budget-tokens" in message("calibrate", "sample.safetensors", "-o", "x.szcb", "--held-out",
-                                        "other.safetensors", code=2)
+    assert "--budget-tokens" in message("calibrate", "sample.safetensors", "-o", "x.szcb", "--held-out", "other.safetensors", code=2)
     assert "as many tokens" in message("calibrate", "sample.safetensors", "-o", "x.szcb", "--budget-tokens", "641")
     assert "too few tokens" in message("calibrate", "sample.safetensors", "-o", "x.szcb", "--budget-tokens", "400")
     message("calibrate", "sample.safetensors", "-o", "x.szcb", "--budget-tokens", "0", code=2)

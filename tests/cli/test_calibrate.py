@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """calibrate: what it counts, how counts are merged, and what it says about them."""
+
 import json
 
 import ml_dtypes
@@ -78,7 +79,11 @@ def test_shared(work, samples):
 
 
 def test_shared_by_different_shapes(work):
-    tensors = [("a", "BF16", (2, 30, 16), kv.values((2, 30, 16))), ("b", "BF16", (50, 24), kv.values((50, 24))), ("c", "BF16", (64,), kv.values((64,)))]
+    tensors = [
+        ("a", "BF16", (2, 30, 16), kv.values((2, 30, 16))),
+        ("b", "BF16", (50, 24), kv.values((50, 24))),
+        ("c", "BF16", (64,), kv.values((64,))),
+    ]
     (work / "x.safetensors").write_bytes(kv.safetensors(tensors))
     text = message("calibrate", "x.safetensors", "-o", "x.szcb", "--shared")
     assert 'tensor "b"' in text and "--one-base" in text

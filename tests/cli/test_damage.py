@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Damaged, truncated and foreign *.szkv and *.szcb files are errors and leave nothing behind."""
+
 import json
 import random
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """--device cuda: the same bytes as from the CPU, and a clear message where there is no GPU or no CUDA backend."""
+
 import json
 import subprocess
 

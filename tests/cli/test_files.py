@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What happens to files: whole outputs or none, pipes, terminals, links, permissions."""
+
 import os
 import pty
 import resource
@@ -202,7 +203,7 @@ def test_names_that_begin_with_a_dash(work, samples):
 def on_terminal(*arguments, stdin=subprocess.DEVNULL, streams=("stdout", "stderr"), feed=None):
     """Runs with these streams on a terminal; returns the exit code and what was seen there."""
     master, slave = pty.openpty()
-    options = {"stdin": stdin, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | {name: slave for name in streams}
+    options = {"stdin": stdin, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | dict.fromkeys(streams, slave)
     process = subprocess.Popen([COMMAND, *map(str, arguments)], **options)
     os.close(slave)
     if feed is not None:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Safetensors files that break a rule are refused, and the message says which rule and which tensor."""
+
 import re
 import struct
 

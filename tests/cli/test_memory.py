@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory is a stated window, whatever the length of the file, and whatever a file claims."""
+
 import os
 import pathlib
 import subprocess

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How tensors become frames: axes, units, and the memory window."""
+
 import json
 
 import pytest
@@ -73,7 +74,11 @@ def test_window_cuts_rows(work):
     # A row is 128 bytes: 32 of them fit in 4 KiB, in units of 12 there are 24.
     options = ("--axes", "token,head,dim")
     frames = compress_array(work, (70, 2, 32), "--window", "4096", "--unit-tokens", "12", calibrate_axes=options)
-    assert [(frame["tokens"], frame["tokens_per_unit"], frame["first_block"]) for frame in frames] == [(24, 12, 0), (24, 12, 2), (22, 12, 4)]
+    assert [(frame["tokens"], frame["tokens_per_unit"], frame["first_block"]) for frame in frames] == [
+        (24, 12, 0),
+        (24, 12, 2),
+        (22, 12, 4),
+    ]
 
 
 def test_sequences_that_are_no_whole_units(work):

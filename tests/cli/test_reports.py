@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """inspect, test, bench and plan: their tables, and the JSON that docs/command.md describes."""
+
 import json
 
 import pytest

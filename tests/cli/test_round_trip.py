@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """decompress(compress(x)) is x, for any safetensors file and any raw array."""
+
 import json
 import pathlib
 import random

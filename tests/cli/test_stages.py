@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading, coding and writing run at the same time: failures of any of them end the run, with the message of the first."""
+
 import os
 import pathlib
 import resource
@@ -20,7 +21,17 @@ def many(tmp_path_factory):
     folder = tmp_path_factory.mktemp("many")
     (folder / "in.safetensors").write_bytes(kv.safetensors(kv.cache(layers=4, heads=8, tokens=200, dim=64)))
     run("calibrate", folder / "in.safetensors", "-o", folder / "kv.szcb", "-q")
-    run("compress", "--codebook", folder / "kv.szcb", "--embed-codebook", *WINDOW, folder / "in.safetensors", "-o", folder / "out.szkv", "-q")
+    run(
+        "compress",
+        "--codebook",
+        folder / "kv.szcb",
+        "--embed-codebook",
+        *WINDOW,
+        folder / "in.safetensors",
+        "-o",
+        folder / "out.szkv",
+        "-q",
+    )
     return folder
 
 

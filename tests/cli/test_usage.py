@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Help, version, verbosity, and command lines that are wrong: exit code 2, and nothing on standard output."""
+
 import pathlib
 import re
 

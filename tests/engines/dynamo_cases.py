@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 from dynamo.nixl_connect import Connector, Descriptor, RdmaMetadata
 from dynamo.runtime import DistributedRuntime
+
 from splitzip_kv import CodebookSet, Frame
 from splitzip_kv.transfer import Part
 from splitzip_kv.transfer.demo.cache import Pool, load_cache
@@ -34,9 +35,7 @@ def cache_pool(seed: int) -> Pool:
 def parts_of(pool: Pool, codebooks: CodebookSet | None = None) -> Iterator[list[Part]]:
     """K and V of each layer."""
     for number in range(0, len(pool.cache), 2):
-        yield [
-            pool.part(number + half, codebooks and codebooks.find(pool.cache[number + half].name)) for half in range(2)
-        ]
+        yield [pool.part(number + half, codebooks and codebooks.find(pool.cache[number + half].name)) for half in range(2)]
 
 
 @contextlib.contextmanager
@@ -80,9 +79,7 @@ class Decode:
         if not 0 < sum(frame["bytes"] for frame in answer["frames"]) <= most:
             raise ValueError("frames of an impossible size")
         frames = [torch.empty(frame["bytes"], dtype=torch.uint8) for frame in answer["frames"]]
-        read = await self.connector.begin_read(
-            RdmaMetadata.model_validate(answer["metadata"]), [Descriptor(frame) for frame in frames]
-        )
+        read = await self.connector.begin_read(RdmaMetadata.model_validate(answer["metadata"]), [Descriptor(frame) for frame in frames])
         with read:
             await read.wait_for_completion()
         for number, (parts, told, frame) in enumerate(zip(parts_of(self.pool), answer["frames"], frames, strict=True)):

@@ -14,6 +14,7 @@ import sys
 import torch
 from dynamo.nixl_connect import Connector, Descriptor
 from dynamo.runtime import DistributedRuntime
+
 from dynamo_cases import ENDPOINT, cache_pool, parts_of
 from splitzip_kv import CodebookSet, encode, frame_sizes
 from splitzip_kv.transfer.parts import raw, record_of
@@ -31,10 +32,7 @@ class Prefill:
         frames, records = [], []
         for number, parts in enumerate(parts_of(self.pool, self.codebooks)):
             tensors = [
-                part.tensor
-                if part.tensor.codebook and f"{part.tensor.codebook.hash:016x}" in known
-                else raw(part.tensor)
-                for part in parts
+                part.tensor if part.tensor.codebook and f"{part.tensor.codebook.hash:016x}" in known else raw(part.tensor) for part in parts
             ]
             memory = torch.empty(frame_sizes(tensors).bound_bytes, dtype=torch.uint8)
             layouts = [part.layout for part in parts]
@@ -42,9 +40,7 @@ class Prefill:
             if request.get("fault") == "damage":
                 memory[len(frame) // 2] ^= 16
             frames.append(memory[: len(frame)])
-            records.append(
-                {"bytes": len(frame), "tensors": [dataclasses.asdict(record_of(tensor)) for tensor in tensors]}
-            )
+            records.append({"bytes": len(frame), "tensors": [dataclasses.asdict(record_of(tensor)) for tensor in tensors]})
         readable = await self.connector.create_readable([Descriptor(frame) for frame in frames])
         yield {"metadata": readable.metadata().model_dump(), "frames": records}
         # The memory stays until it was read, or until the decode worker gave up.

@@ -27,6 +27,7 @@ from lmcache.v1.distributed.config import (
 )
 from lmcache.v1.distributed.l2_adapters.config import add_l2_adapters_args, parse_args_to_l2_adapters_config
 from lmcache.v1.distributed.storage_manager import StorageManager
+
 from splitzip_kv.transfer.demo.cache import load_cache
 
 DATA = Path(__file__).parents[2] / "data" / "smollm2-135m"

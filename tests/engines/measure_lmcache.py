@@ -23,9 +23,7 @@ REQUESTS = 20
 
 
 def files_of(folder: Path) -> list[Path]:
-    return [
-        path for path in folder.rglob("*") if path.is_file() and path.name[0] != "." and "codebooks" not in path.name
-    ]
+    return [path for path in folder.rglob("*") if path.is_file() and path.name[0] != "." and "codebooks" not in path.name]
 
 
 def request(made, first: int, count) -> tuple[float, float]:
@@ -67,7 +65,7 @@ def on_redis(make_adapter) -> dict:
         client = RedisValues(f"redis://127.0.0.1:{port}/0")._client
 
         def names() -> list[bytes]:
-            return [name for name in client.keys() if b"codebooks" not in name]
+            return [name for name in client.scan_iter() if b"codebooks" not in name]
 
         return measured(make_adapter(port), lambda: len(names()), lambda: sum(client.strlen(name) for name in names()))
 
@@ -76,7 +74,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    processor = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")][0]
+    processor = next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name"))
     with tempfile.TemporaryDirectory() as raw, tempfile.TemporaryDirectory() as coded:
         results = {
             "files": {
@@ -91,10 +89,7 @@ def main() -> None:
     for pair in results.values():
         pair["ratio"] = round(RAW / pair["splitzip"]["bytes_a_request"], 3)
         pair["added_milliseconds"] = round(
-            sum(
-                pair["splitzip"][f"{way}_milliseconds"] - pair["lmcache"][f"{way}_milliseconds"]
-                for way in ("store", "load")
-            ),
+            sum(pair["splitzip"][f"{way}_milliseconds"] - pair["lmcache"][f"{way}_milliseconds"] for way in ("store", "load")),
             1,
         )
     about = {

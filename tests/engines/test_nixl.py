@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+
 from nixl_cases import LONG, codebooks, request_of
 from splitzip_kv import cuda
 from splitzip_kv.transfer import Code, Options, Segment, Sender, TransferError

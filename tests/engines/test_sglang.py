@@ -5,6 +5,7 @@ import os
 import urllib.error
 
 import pytest
+
 from sglang_cases import CHUNK, CODEBOOKS, Server, disaggregated, prompts, servers
 
 PROMPTS = prompts(int(os.environ.get("SPLITZIP_PROMPTS", "20")))
@@ -21,11 +22,7 @@ def answers():
 
 
 def difference(after: dict, before: dict) -> dict:
-    return {
-        name.removeprefix("splitzip_"): value - before.get(name, 0)
-        for name, value in after.items()
-        if name.startswith("splitzip_")
-    }
+    return {name.removeprefix("splitzip_"): value - before.get(name, 0) for name, value in after.items() if name.startswith("splitzip_")}
 
 
 def test_prefill_and_decode(answers, tmp_path):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from splitzip_kv import CodebookSet, ElementType
 from splitzip_kv.store import CacheStore, FileValues
 from splitzip_kv.transfer import Part
@@ -62,9 +63,7 @@ def test_prefill_and_decode(answers, tmp_path, monkeypatch):
     decode_settings = connector("kv_consumer", **settings)
     with servers(prefill_settings, decode_settings, SPLITZIP_FAULT=str(fault)) as (prefill, decode):
         assert [disaggregated(prefill, decode, prompt) for prompt in PROMPTS] == answers
-        sent, received = (
-            side.metric(name, len(PROMPTS)) for side, name in ((prefill, "splitzip_sends"), (decode, "splitzip_loads"))
-        )
+        sent, received = (side.metric(name, len(PROMPTS)) for side, name in ((prefill, "splitzip_sends"), (decode, "splitzip_loads")))
         tokens = received["external_prefix_cache_hits"]
         assert tokens > len(PROMPTS) * 100
         assert received["splitzip_received_raw_bytes"] == tokens * RAW_BLOCK / BLOCK

@@ -6,11 +6,12 @@ import importlib.metadata
 import inspect
 
 import pytest
-from splitzip_kv.integrations.vllm import Metadata, PromMetrics, SplitZipConnector, Stats
 from vllm.config import KVTransferConfig
 from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1, KVConnectorMetadata
 from vllm.distributed.kv_transfer.kv_connector.v1.metrics import KVConnectorPromMetrics, KVConnectorStats
+
+from splitzip_kv.integrations.vllm import Metadata, PromMetrics, SplitZipConnector, Stats
 
 OURS = {
     SplitZipConnector: KVConnectorBase_V1,
@@ -67,9 +68,7 @@ def test_a_call_of_theirs_is_one_of_ours(ours, theirs):
             assert places[number] == name
         elif one.kind is one.VAR_KEYWORD:
             assert any(mine_one.kind is one.VAR_KEYWORD for mine_one in mine.values())
-    required = {
-        name for name, one in mine.items() if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD
-    }
+    required = {name for name, one in mine.items() if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD}
     assert required <= set(wanted)
 
 

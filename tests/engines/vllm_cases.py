@@ -102,9 +102,7 @@ class Server:
         body["ignore_eos"] = True
         if params is not None:
             body["kv_transfer_params"] = params
-        request = urllib.request.Request(
-            f"{self.url}/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
-        )
+        request = urllib.request.Request(f"{self.url}/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
         with urllib.request.urlopen(request, timeout=300) as answer:
             return json.load(answer)
 

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("splitzip_kv")
 pytest.importorskip("ml_dtypes")
-from eval import caches, generator, library, measure, plans, published, report  # noqa: E402
+from eval import caches, generator, library, measure, plans, published, report
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 SAMPLE = ROOT / "data" / "smollm2-135m" / "gsm8k.safetensors"
@@ -28,9 +28,7 @@ def small(tmp_path_factory):
     """Sixteen tokens of four layers."""
     path = tmp_path_factory.mktemp("cache") / "small-sample.safetensors"
     kept = [name for name in caches.read(SAMPLE) if name.split(".")[1] in ("0", "1", "5", "29")]
-    caches.write(
-        path, {name: np.ascontiguousarray(values[:16]) for name, values in caches.read(SAMPLE).items() if name in kept}
-    )
+    caches.write(path, {name: np.ascontiguousarray(values[:16]) for name, values in caches.read(SAMPLE).items() if name in kept})
     return path
 
 
@@ -109,9 +107,7 @@ def test_fit_reaches_the_published_statistics(model):
 
 
 def run(*arguments):
-    return subprocess.run(
-        [sys.executable, "-B", "-m", "eval", *map(str, arguments)], cwd=ROOT, capture_output=True, text=True
-    )
+    return subprocess.run([sys.executable, "-B", "-m", "eval", *map(str, arguments)], cwd=ROOT, capture_output=True, text=True)
 
 
 def test_wrong_input_is_named(small, tmp_path, command):

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 pytest.importorskip("ml_dtypes")
-from eval import gpu, gpu_page, report, tables  # noqa: E402
+from eval import gpu, gpu_page, report, tables
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 SAMPLE = ROOT / "data" / "smollm2-135m" / "gsm8k.safetensors"

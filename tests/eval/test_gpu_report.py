@@ -9,7 +9,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT / "bench" / "scripts"))
-import gpu_report  # noqa: E402
+import gpu_report
 
 
 def row(codec, microseconds, **more):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The C interface through ctypes, as far as the tests of the format need it. The library is $SPLITZIP_LIBRARY."""
+
 import ctypes
 import os
 from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
@@ -19,26 +20,50 @@ class Struct(ctypes.Structure):
 
 
 class Error(Struct):
-    _fields_ = [("struct_size", c_size_t), ("status", c_int), ("message", c_char_p), ("tensor", c_uint64),
-                ("chunk", c_uint64), ("offset", c_uint64)]
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("status", c_int),
+        ("message", c_char_p),
+        ("tensor", c_uint64),
+        ("chunk", c_uint64),
+        ("offset", c_uint64),
+    ]
 
 
 class TensorStruct(Struct):
-    _fields_ = [("struct_size", c_size_t), ("type", c_int), ("mode", c_int), ("codebook", c_void_p),
-                ("tensor_key", c_uint64), ("first_block", c_uint64), ("tokens", c_uint32),
-                ("tokens_per_unit", c_uint32), ("channels", c_uint32), ("first_channel", c_uint32),
-                ("ranges", c_uint32), ("slot_words", c_uint32)]
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("type", c_int),
+        ("mode", c_int),
+        ("codebook", c_void_p),
+        ("tensor_key", c_uint64),
+        ("first_block", c_uint64),
+        ("tokens", c_uint32),
+        ("tokens_per_unit", c_uint32),
+        ("channels", c_uint32),
+        ("first_channel", c_uint32),
+        ("ranges", c_uint32),
+        ("slot_words", c_uint32),
+    ]
 
 
 class Layout(Struct):
-    _fields_ = [("struct_size", c_size_t), ("base", c_void_p), ("row_stride", c_int64), ("range_stride", c_int64),
-                ("page_tokens", c_uint32), ("first_token", c_uint32), ("page_stride", c_int64),
-                ("page_indices", c_void_p), ("page_pointers", c_void_p), ("page_count", c_uint64)]
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("base", c_void_p),
+        ("row_stride", c_int64),
+        ("range_stride", c_int64),
+        ("page_tokens", c_uint32),
+        ("first_token", c_uint32),
+        ("page_stride", c_int64),
+        ("page_indices", c_void_p),
+        ("page_pointers", c_void_p),
+        ("page_count", c_uint64),
+    ]
 
 
 class EncodeOptions(Struct):
-    _fields_ = [("struct_size", c_size_t), ("nonce", c_uint64), ("checksums", c_int32), ("budget", c_int32),
-                ("workers", c_void_p)]
+    _fields_ = [("struct_size", c_size_t), ("nonce", c_uint64), ("checksums", c_int32), ("budget", c_int32), ("workers", c_void_p)]
 
 
 class DecodeOptions(Struct):
@@ -46,14 +71,29 @@ class DecodeOptions(Struct):
 
 
 class FrameSizes(Struct):
-    _fields_ = [("struct_size", c_size_t), ("raw_bytes", c_uint64), ("known_bytes", c_uint64),
-                ("bound_bytes", c_uint64), ("chunk_count", c_uint32), ("tile_count", c_uint32)]
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("raw_bytes", c_uint64),
+        ("known_bytes", c_uint64),
+        ("bound_bytes", c_uint64),
+        ("chunk_count", c_uint32),
+        ("tile_count", c_uint32),
+    ]
 
 
 class FrameStruct(Struct):
-    _fields_ = [("struct_size", c_size_t), ("data", c_void_p), ("size", c_uint64), ("nonce", c_uint64),
-                ("flags", c_uint32), ("tensor_count", c_uint32), ("chunk_count", c_uint32), ("tile_count", c_uint32),
-                ("spill_words", c_uint32), ("reserved", c_uint32)]
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("data", c_void_p),
+        ("size", c_uint64),
+        ("nonce", c_uint64),
+        ("flags", c_uint32),
+        ("tensor_count", c_uint32),
+        ("chunk_count", c_uint32),
+        ("tile_count", c_uint32),
+        ("spill_words", c_uint32),
+        ("reserved", c_uint32),
+    ]
 
 
 class LibraryError(Exception):
@@ -94,7 +134,8 @@ class Ways:
         self.targets = [lib.splitzip_cpu_target_name(c_size_t(i)) for i in range(lib.splitzip_cpu_target_count())]
 
     def __iter__(self):
-        for self.chosen in (None, self.workers):
+        for workers in (None, self.workers):
+            self.chosen = workers
             for target in self.targets:
                 check(lib.splitzip_cpu_target_select(target))
                 yield target.decode() + (" with threads" if self.chosen else "")
@@ -131,10 +172,19 @@ class CodebookSet:
 def describe(tensor, codebooks):
     tokens, ranges, channels = tensor.values.shape
     codebook = None if tensor.mode == model.RAW else codebooks.find(tensor.codebook.real_identity())
-    return TensorStruct(type=tensor.type, mode=tensor.mode, codebook=codebook, tensor_key=tensor.tensor_key,
-                        first_block=tensor.first_block, tokens=tokens, tokens_per_unit=tensor.tokens_per_unit,
-                        channels=channels, first_channel=tensor.first_channel, ranges=ranges,
-                        slot_words=tensor.slot_words)
+    return TensorStruct(
+        type=tensor.type,
+        mode=tensor.mode,
+        codebook=codebook,
+        tensor_key=tensor.tensor_key,
+        first_block=tensor.first_block,
+        tokens=tokens,
+        tokens_per_unit=tensor.tokens_per_unit,
+        channels=channels,
+        first_channel=tensor.first_channel,
+        ranges=ranges,
+        slot_words=tensor.slot_words,
+    )
 
 
 def layout(array):
@@ -174,16 +224,14 @@ def encode(tensors, codebooks, nonce=0, has_checksums=True, slack=0, gaps=None, 
     arrays = [spread(t.values.astype(model.UNSIGNED[t.element_bytes], copy=False), gaps) for t in tensors]
     structs = array_of(TensorStruct, [describe(t, codebooks) for t in tensors])
     layouts = array_of(Layout, [layout(a) for a in arrays])
-    options = EncodeOptions(nonce=nonce, checksums=int(has_checksums), budget=int(budget is not None),
-                            workers=ways.chosen)
+    options = EncodeOptions(nonce=nonce, checksums=int(has_checksums), budget=int(budget is not None), workers=ways.chosen)
     sizes, error = FrameSizes(), Error()
     count = c_size_t(len(tensors))
     check(lib.splitzip_get_frame_sizes(structs, count, byref(options), byref(sizes), byref(error)), error)
     capacity = sizes.bound_bytes if slack == 0 else sizes.known_bytes + slack
     capacity = capacity if budget is None else budget
     buffer, size = ctypes.create_string_buffer(b"\xa5" * capacity, capacity), c_size_t()
-    status = lib.splitzip_encode(structs, layouts, count, byref(options), buffer, c_size_t(capacity), byref(size),
-                                 byref(error))
+    status = lib.splitzip_encode(structs, layouts, count, byref(options), buffer, c_size_t(capacity), byref(size), byref(error))
     if budget is not None and lib.splitzip_status_name(status) in (b"SPLITZIP_OK", b"SPLITZIP_ERROR_OVER_BUDGET"):
         return buffer.raw
     check(status, error)
@@ -207,12 +255,12 @@ class OpenFrame:
             self.tensors.append(tensor)
 
     def decode(self, gaps=None):
-        arrays = [spread(np.zeros((t.tokens, t.ranges, t.channels), model.UNSIGNED[model.ELEMENT_BYTES[t.type]]), gaps)
-                  for t in self.tensors]
+        arrays = [
+            spread(np.zeros((t.tokens, t.ranges, t.channels), model.UNSIGNED[model.ELEMENT_BYTES[t.type]]), gaps) for t in self.tensors
+        ]
         layouts, error = array_of(Layout, [layout(a) for a in arrays]), Error()
         tensors, options = array_of(TensorStruct, self.tensors), DecodeOptions(workers=ways.chosen)
-        check(lib.splitzip_decode(byref(self.frame), tensors, layouts, c_size_t(len(arrays)), byref(options),
-                                  byref(error)), error)
+        check(lib.splitzip_decode(byref(self.frame), tensors, layouts, c_size_t(len(arrays)), byref(options), byref(error)), error)
         for array in arrays if gaps else []:
             assert gaps_are_untouched(array)
         return arrays
@@ -220,9 +268,19 @@ class OpenFrame:
     def decode_unit(self, index, unit, first_token, token_count):
         tensor, error = self.tensors[index], Error()
         array = np.empty((token_count, 1, tensor.channels), model.UNSIGNED[model.ELEMENT_BYTES[tensor.type]])
-        check(lib.splitzip_decode_unit(byref(self.frame), c_size_t(index), byref(tensor), c_uint64(unit),
-                                       c_uint32(first_token), c_uint32(token_count), byref(layout(array)),
-                                       byref(error)), error)
+        check(
+            lib.splitzip_decode_unit(
+                byref(self.frame),
+                c_size_t(index),
+                byref(tensor),
+                c_uint64(unit),
+                c_uint32(first_token),
+                c_uint32(token_count),
+                byref(layout(array)),
+                byref(error),
+            ),
+            error,
+        )
         return array
 
 
@@ -236,10 +294,13 @@ def calibrate(arrays, element_type, provenance):
     check(lib.splitzip_calibration_create(byref(calibration)))
     for name, array in arrays.items():
         tokens, ranges, channels = array.shape
-        tensor = TensorStruct(type=element_type, tokens=tokens, tokens_per_unit=max(tokens, 1), channels=channels,
-                              ranges=ranges)
-        check(lib.splitzip_calibration_add(calibration, name.encode(), c_uint32(ranges * channels), byref(tensor),
-                                           byref(layout(array)), byref(error)), error)
+        tensor = TensorStruct(type=element_type, tokens=tokens, tokens_per_unit=max(tokens, 1), channels=channels, ranges=ranges)
+        check(
+            lib.splitzip_calibration_add(
+                calibration, name.encode(), c_uint32(ranges * channels), byref(tensor), byref(layout(array)), byref(error)
+            ),
+            error,
+        )
     check(lib.splitzip_calibration_finish(calibration, provenance, byref(handle), byref(error)), error)
     lib.splitzip_calibration_destroy(calibration)
     codebooks = CodebookSet.__new__(CodebookSet)

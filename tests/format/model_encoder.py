@@ -5,6 +5,7 @@ It is the counterpart of docs/reference_decoder.py and shares nothing with it, n
 and File are kept in parts, so that tests can damage one part and seal the rest correctly again. Numbers in comments are
 sections of the document.
 """
+
 import struct
 from dataclasses import dataclass, field
 
@@ -85,8 +86,27 @@ def words_of(data):
     return [int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data), 4)]
 
 
-K = [int(word, 16) for word in """243F6A88 85A308D3 13198A2E 03707344 A4093822 299F31D0 082EFA98 EC4E6C89
-                                  452821E6 38D01377 BE5466CF 34E90C6C C0AC29B7 C97C50DD 3F84D5B5 B5470917""".split()]
+K = [
+    int(word, 16)
+    for word in [
+        "243F6A88",
+        "85A308D3",
+        "13198A2E",
+        "03707344",
+        "A4093822",
+        "299F31D0",
+        "082EFA98",
+        "EC4E6C89",
+        "452821E6",
+        "38D01377",
+        "BE5466CF",
+        "34E90C6C",
+        "C0AC29B7",
+        "C97C50DD",
+        "3F84D5B5",
+        "B5470917",
+    ]
+]
 
 
 def content_checksum(content, tensor_key, block, channel, chunk, count):
@@ -276,8 +296,7 @@ def encode_chunk(tensor, block, r, number, values):
     lengths = [vectors * n for n in tensor.plane_bytes()]
     raw_words = up(vectors * 16 - sum(lengths), 4) // 4
     first_channel = tensor.first_channel + r * tensor.values.shape[2]
-    checksum = content_checksum(content, tensor.tensor_key, (tensor.first_block + block) & M64, first_channel, number,
-                                len(values))
+    checksum = content_checksum(content, tensor.tensor_key, (tensor.first_block + block) & M64, first_channel, number, len(values))
     verbatim, pieces = content, []
     for length in lengths:
         pieces.append(verbatim[:length])
@@ -304,8 +323,7 @@ def encode_chunk(tensor, block, r, number, values):
     tier2, tier3, escapes = ([codes[i][t] for i in lane_order if codes[i][t] is not None] for t in (1, 2, 3))
     variable = pad(pack_fields(tier2 + tier3, 2) + bytes(escapes), 4)
     if len(variable) // 4 <= raw_words:
-        pieces = [pack_fields(plane, width).ljust(length, b"\0")
-                  for plane, width, length in zip(planes, tensor.plane_widths(), lengths)]
+        pieces = [pack_fields(plane, width).ljust(length, b"\0") for plane, width, length in zip(planes, tensor.plane_widths(), lengths)]
         return Chunk(CODED_CHUNK, pieces, variable, checksum, len(variable) // 4)
     if len(set(values)) == 1 and raw_words:
         return Chunk(CONSTANT_CHUNK, [bytes(n) for n in lengths], struct.pack("<I", values[0]), checksum, 1)
@@ -329,14 +347,30 @@ class Frame:
     directory_padding: int = None
     checksum_flips: tuple = (0, 0)
 
-    ENTRY = ("<QQQIIIIIHBB", ("codebook_hash", "tensor_key", "first_block", "tokens", "tokens_per_unit", "channels",
-                              "first_channel", "ranges", "slot_words", "type", "mode"))
+    ENTRY = (
+        "<QQQIIIIIHBB",
+        (
+            "codebook_hash",
+            "tensor_key",
+            "first_block",
+            "tokens",
+            "tokens_per_unit",
+            "channels",
+            "first_channel",
+            "ranges",
+            "slot_words",
+            "type",
+            "mode",
+        ),
+    )
 
     def bytes(self):
         entry_bytes = [struct.pack(self.ENTRY[0], *(entry[name] for name in self.ENTRY[1])) for entry in self.entries]
-        directory = [struct.pack(f"<{len(self.records)}H", *self.records),
-                     struct.pack(f"<{len(self.checksums)}I", *self.checksums) if self.has_checksums else b"",
-                     struct.pack(f"<{len(self.tile_records)}I", *self.tile_records)]
+        directory = [
+            struct.pack(f"<{len(self.records)}H", *self.records),
+            struct.pack(f"<{len(self.checksums)}I", *self.checksums) if self.has_checksums else b"",
+            struct.pack(f"<{len(self.tile_records)}I", *self.tile_records),
+        ]
         padded = [bytearray(pad(section, 16)) for section in directory]
         if self.directory_padding is not None:
             padded[self.directory_padding][-1] = 1
@@ -347,11 +381,22 @@ class Frame:
             total += short_hash(3, [c, record, self.checksums[c] if self.has_checksums else 0])
         for t, record in enumerate(self.tile_records):
             total += short_hash(4, [t, record])
-        h = {"magic": b"SZKF", "version": 0, "flags": int(self.has_checksums), "nonce": self.nonce,
-             "entry_count": len(self.entries), "chunk_count": len(self.records), "tile_count": len(self.tile_records),
-             "spill_words": len(self.spill) // 4, "frame_bytes": 48 + 48 * len(self.entries) + len(body), **self.header}
-        header = h["magic"] + struct.pack("<HHQIIIIQ", *(h[name] for name in (
-            "version", "flags", "nonce", "entry_count", "chunk_count", "tile_count", "spill_words", "frame_bytes")))
+        h = {
+            "magic": b"SZKF",
+            "version": 0,
+            "flags": int(self.has_checksums),
+            "nonce": self.nonce,
+            "entry_count": len(self.entries),
+            "chunk_count": len(self.records),
+            "tile_count": len(self.tile_records),
+            "spill_words": len(self.spill) // 4,
+            "frame_bytes": 48 + 48 * len(self.entries) + len(body),
+            **self.header,
+        }
+        header = h["magic"] + struct.pack(
+            "<HHQIIIIQ",
+            *(h[name] for name in ("version", "flags", "nonce", "entry_count", "chunk_count", "tile_count", "spill_words", "frame_bytes")),
+        )
         header += struct.pack("<I", (total & M32) ^ self.checksum_flips[1])
         total = short_hash(1, words_of(header))
         for e, entry in enumerate(entry_bytes):
@@ -381,11 +426,21 @@ def build_frame(tensors, nonce=0, has_checksums=True):
         frame.records += [chunk.kind << 8 | chunk.words for chunk in chunks]
         frame.checksums += [chunk.checksum for chunk in chunks]
         tokens, ranges, channels = tensor.values.shape
-        frame.entries.append({
-            "codebook_hash": 0 if tensor.mode == RAW else tensor.codebook.real_identity(),
-            "tensor_key": tensor.tensor_key, "first_block": tensor.first_block, "tokens": tokens,
-            "tokens_per_unit": tensor.tokens_per_unit, "channels": channels, "first_channel": tensor.first_channel,
-            "ranges": ranges, "slot_words": tensor.slot_words, "type": tensor.type, "mode": tensor.mode})
+        frame.entries.append(
+            {
+                "codebook_hash": 0 if tensor.mode == RAW else tensor.codebook.real_identity(),
+                "tensor_key": tensor.tensor_key,
+                "first_block": tensor.first_block,
+                "tokens": tokens,
+                "tokens_per_unit": tensor.tokens_per_unit,
+                "channels": channels,
+                "first_channel": tensor.first_channel,
+                "ranges": ranges,
+                "slot_words": tensor.slot_words,
+                "type": tensor.type,
+                "mode": tensor.mode,
+            }
+        )
     return frame
 
 
@@ -475,5 +530,3 @@ def build_file(kind, pieces, embedded=None):
 def original_of(tensors):
     """What decoding a bare frame gives: all entries, token-major."""
     return b"".join(tensor.values.astype(UNSIGNED[tensor.element_bytes]).tobytes() for tensor in tensors)
-
-

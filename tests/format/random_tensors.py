@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random codebooks and tensors for the model encoder, reproducible from a seed."""
+
 import numpy as np
 
 import model_encoder as model
 
-TYPES = {model.BF16: "bf16", model.FP16: "fp16", model.FP32: "fp32", model.E4M3: "fp8_e4m3", model.E5M2: "fp8_e5m2",
-         model.BYTES: "bytes"}
+TYPES = {model.BF16: "bf16", model.FP16: "fp16", model.FP32: "fp32", model.E4M3: "fp8_e4m3", model.E5M2: "fp8_e5m2", model.BYTES: "bytes"}
 MODES = {model.RAW: "raw", model.FIXED4: "fixed4", model.TIERED: "tiered"}
 CONTENTS = ("fitting", "escapes", "clustered", "noise", "equal", "zeros", "mixed")
 
@@ -34,9 +34,16 @@ def codebook(random, element_type, channels, shared=False, name=""):
     symbols = 1 << model.SYMBOL_BITS[element_type]
     ranks = [int(rank) for rank in random.permutation(15)[:9]]
     bases = [int(base) for base in random.integers(0, symbols, 1 if shared else channels)]
-    return model.Codebook(element_type, ranks, bases, name, fixed4_slot_words=int(random.integers(0, 100)),
-                          tiered_slot_words=int(random.integers(0, 1537)), sample_values=int(random.integers(1 << 40)),
-                          statistics=tuple(float(x) for x in random.random(8)))
+    return model.Codebook(
+        element_type,
+        ranks,
+        bases,
+        name,
+        fixed4_slot_words=int(random.integers(0, 100)),
+        tiered_slot_words=int(random.integers(0, 1537)),
+        sample_values=int(random.integers(1 << 40)),
+        statistics=tuple(float(x) for x in random.random(8)),
+    )
 
 
 def values(random, book, shape, first_channel, content):
@@ -93,7 +100,14 @@ def tensor(random, element_type=None, mode=None, content=None, book=None):
         book = codebook(random, element_type, first_channel + ranges * channels + extra, bool(random.random() < 0.2))
     array = values(random, book, (tokens, ranges, channels), first_channel, content)
     slot_words = 0 if mode == model.RAW else int(random.choice([0, 1, 7, 100, 419, 1536]))
-    return model.Tensor(element_type, mode, None if mode == model.RAW else book, array, tokens_per_unit,
-                        tensor_key=int(random.integers(2**64)),
-                        first_block=(0, 0, 3, 2**32 - 1, 2**64 - 1)[random.integers(5)],
-                        first_channel=first_channel, slot_words=slot_words)
+    return model.Tensor(
+        element_type,
+        mode,
+        None if mode == model.RAW else book,
+        array,
+        tokens_per_unit,
+        tensor_key=int(random.integers(2**64)),
+        first_block=(0, 0, 3, 2**32 - 1, 2**64 - 1)[random.integers(5)],
+        first_channel=first_channel,
+        slot_words=slot_words,
+    )

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of the command against the reference decoder and the model encoder, and golden files through the command."""
+
 import hashlib
 import json
 import os
@@ -8,10 +9,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import reference_decoder as reference
 
 import model_encoder as model
 import random_tensors
-import reference_decoder as reference
 
 COMMAND = os.environ.get("SPLITZIP_COMMAND")
 TESTS = Path(__file__).resolve().parents[1]
@@ -48,8 +49,10 @@ def test_command_refuses_bad(tmp_path, entry):
 
 
 def model_codebooks(data):
-    return {identity: model.Codebook(code, ranks.tolist(), bases.tolist())
-            for identity, (code, ranks, bases) in reference.decode_codebook_set(data).items()}
+    return {
+        identity: model.Codebook(code, ranks.tolist(), bases.tolist())
+        for identity, (code, ranks, bases) in reference.decode_codebook_set(data).items()
+    }
 
 
 def encode_again(data, codebook_set):
@@ -63,8 +66,17 @@ def encode_again(data, codebook_set):
             assert content == codebook_set
         else:
             [(entry, values)] = reference.decode_frame(content, codebooks, length)[1]
-            tensor = model.Tensor(entry.type, entry.mode, books.get(entry.codebook), values, entry.tokens_per_unit,
-                                  entry.tensor_key, entry.first_block, entry.first_channel, entry.slot)
+            tensor = model.Tensor(
+                entry.type,
+                entry.mode,
+                books.get(entry.codebook),
+                values,
+                entry.tokens_per_unit,
+                entry.tensor_key,
+                entry.first_block,
+                entry.first_channel,
+                entry.slot,
+            )
             content = model.encode_frame([tensor], length)
             offsets.append(length)
             length += values.nbytes

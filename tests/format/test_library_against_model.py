@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The library against the model encoder (equal bytes) and the reference decoder (equal values, equal status)."""
+
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import reference_decoder as reference
 
 import library
 import model_encoder as model
 import random_tensors
-import reference_decoder as reference
 
 pytestmark = pytest.mark.skipif(not library.PATH, reason="SPLITZIP_LIBRARY is not set")
 NO_CODEBOOKS = model.CodebookSet([]).bytes()
@@ -123,8 +124,12 @@ def test_budgets(seed):
 def test_codebook_sets():
     random = random_tensors.Random(10)
     for count in range(6):
-        books = [random_tensors.codebook(random, int(random.integers(1, 7)), int(random.integers(1, 50)), i == 2,
-                                         name="" if i == 3 else f"läyer.{i}" * i) for i in range(1, count + 1)]
+        books = [
+            random_tensors.codebook(
+                random, int(random.integers(1, 7)), int(random.integers(1, 50)), i == 2, name="" if i == 3 else f"läyer.{i}" * i
+            )
+            for i in range(1, count + 1)
+        ]
         data = model.CodebookSet(books, b"origin" * count).bytes()
         loaded = library.CodebookSet(data)
         assert len(loaded) == count and loaded.save() == data
@@ -180,8 +185,7 @@ def damage_part(random, frame):
     elif way == 2 and frame.tile_records:
         frame.tile_records[random.integers(len(frame.tile_records))] ^= 1 << int(random.integers(32))
     elif way == 3:
-        name = ("entry_count", "chunk_count", "tile_count", "spill_words", "frame_bytes", "version", "flags")[
-            random.integers(7)]
+        name = ("entry_count", "chunk_count", "tile_count", "spill_words", "frame_bytes", "version", "flags")[random.integers(7)]
         frame.header[name] = int(random.choice([0, 1, 2, 3, 8, 65535]))
     elif way == 4 and frame.spill:
         frame.spill += bytes(4)

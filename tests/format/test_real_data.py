@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sample of a real cache: codebooks from one text, frames of another one, made by two encoders."""
+
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+import reference_decoder as reference
 
 import library
 import model_encoder as model
-import reference_decoder as reference
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 pytestmark = pytest.mark.skipif(not library.PATH, reason="SPLITZIP_LIBRARY is not set")
@@ -46,8 +47,9 @@ def test_frames_of_real_data(codebook_set, mode, least_ratio):
         code, ranks, bases = codebooks[identity]
         book = model.Codebook(code, ranks.tolist(), bases.tolist(), name)
         assert book.real_identity() == identity
-        tensors.append(model.Tensor(model.BF16, mode, book, array, 128, tensor_key=len(tensors),
-                                    slot_words=190 if mode == model.TIERED else 1))
+        tensors.append(
+            model.Tensor(model.BF16, mode, book, array, 128, tensor_key=len(tensors), slot_words=190 if mode == model.TIERED else 1)
+        )
     frame = model.encode_frame(tensors, 1)
     assert library.encode(tensors, library.CodebookSet(codebook_set), 1) == frame
     for (_, values), tensor in zip(reference.decode_frame(frame, codebooks, 1)[1], tensors):

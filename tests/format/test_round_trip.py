@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the model encoder writes, the reference decoder reads: two programs from one document."""
+
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import reference_decoder as reference
 
 import model_encoder as model
 import random_tensors
-import reference_decoder as reference
 
 ALL = [(t, m, c) for t in random_tensors.TYPES for m in random_tensors.MODES for c in random_tensors.CONTENTS]
 
@@ -29,9 +30,10 @@ def check(tensors, nonce=0, has_checksums=True):
     return frame
 
 
-@pytest.mark.parametrize("value, expected", [
-    (b"", 0xEF46DB3751D8E999), (b"a", 0xD24EC4F1A98C6E5B), (b"abc", 0x44BC2CF5AD770999),
-    (bytes(range(101)), None), (bytes(1024), None)])
+@pytest.mark.parametrize(
+    "value, expected",
+    [(b"", 0xEF46DB3751D8E999), (b"a", 0xD24EC4F1A98C6E5B), (b"abc", 0x44BC2CF5AD770999), (bytes(range(101)), None), (bytes(1024), None)],
+)
 def test_xxh64(value, expected):
     assert reference.xxh64(value) == model.xxh64(value)
     assert expected in (None, model.xxh64(value))

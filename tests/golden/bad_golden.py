@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The bad golden files: each has one fault, and everything else is right, checksums included."""
+
 from dataclasses import replace
 
 import numpy as np
@@ -33,12 +34,14 @@ def values_of(book, rows):
 
 
 # Each row is a unit of one chunk: 6 values in one vector, of which two are padding.
-ROWS = [[0, 1, 2, 0, 1, 2],            # coded, no variable part
-        [0, 4, 0, 0, 0, 0],            # word 0: one tier-2 code
-        [0, 0, 200, 0, 0, 0],          # word 1: one escape
-        [91, 92, 93, 94, 95, 96],      # words 2 and 3: raw
-        [0, 0, 0, 0, 0, 0],            # word 4: constant (below)
-        [3, 8, 5, 0, 0, 0]]            # word 5: three tier-2 codes and a tier-3 code
+ROWS = [
+    [0, 1, 2, 0, 1, 2],  # coded, no variable part
+    [0, 4, 0, 0, 0, 0],  # word 0: one tier-2 code
+    [0, 0, 200, 0, 0, 0],  # word 1: one escape
+    [91, 92, 93, 94, 95, 96],  # words 2 and 3: raw
+    [0, 0, 0, 0, 0, 0],  # word 4: constant (below)
+    [3, 8, 5, 0, 0, 0],
+]  # word 5: three tier-2 codes and a tier-3 code
 SLOT_WORDS = 12  # of 8 chunks; this tile of 6 has 9 words, 3 of them unused
 
 
@@ -84,25 +87,35 @@ def frame_faults():
     def payload(name, fault, section, at, flip, status="CORRUPT_PAYLOAD", base=base_frame):
         def change(frame):
             frame.sections[section][at] ^= flip
+
         return sealed(name, status, fault, change, base)
 
     whole = base_frame().bytes()
     yield header("frame_magic", "BAD_MAGIC", "first byte of the magic", magic=b"TZKF")
     yield header("frame_version", "UNSUPPORTED_VERSION", "version 1", version=1)
     yield header("frame_flag", "UNSUPPORTED_FLAG", "flag bit 2", flags=5)
-    for name, length in (("nothing", 0), ("in_magic", 3), ("in_header", 47), ("in_entries", 95), ("in_directory", 100),
-                         ("last_byte", len(whole) - 1)):
+    for name, length in (
+        ("nothing", 0),
+        ("in_magic", 3),
+        ("in_header", 47),
+        ("in_entries", 95),
+        ("in_directory", 100),
+        ("last_byte", len(whole) - 1),
+    ):
         yield f"frame_truncated_{name}", "TRUNCATED", f"only the first {length} bytes", whole[:length], {}
     yield "frame_trailing_byte", "TRAILING_BYTES", "a byte after the frame", whole + b"\0", {}
-    yield sealed("frame_header_checksum", "CORRUPT_HEADER", "header checksum",
-                 lambda f: setattr(f, "checksum_flips", (1, 0)))
+    yield sealed("frame_header_checksum", "CORRUPT_HEADER", "header checksum", lambda f: setattr(f, "checksum_flips", (1, 0)))
     yield header("frame_entry_count", "CORRUPT_HEADER", "65,536 entries", entry_count=65536)
     yield header("frame_chunk_count", "CORRUPT_HEADER", "one chunk too many", chunk_count=7)
     yield header("frame_tile_count", "CORRUPT_HEADER", "one tile too few", tile_count=0)
-    yield ("frame_bytes_too_many", "CORRUPT_HEADER", "frame_bytes includes 16 bytes that are there, but in no section",
-           seal_length(16) + bytes(16), {})
-    yield ("frame_bytes_too_few", "CORRUPT_HEADER", "frame_bytes and frame are 16 bytes short",
-           seal_length(-16)[:-16], {})
+    yield (
+        "frame_bytes_too_many",
+        "CORRUPT_HEADER",
+        "frame_bytes includes 16 bytes that are there, but in no section",
+        seal_length(16) + bytes(16),
+        {},
+    )
+    yield ("frame_bytes_too_few", "CORRUPT_HEADER", "frame_bytes and frame are 16 bytes short", seal_length(-16)[:-16], {})
 
     yield entry("entry_type_0", "UNSUPPORTED_TYPE", "type 0", type=0)
     yield entry("entry_type_7", "UNSUPPORTED_TYPE", "type 7", type=7)
@@ -110,26 +123,24 @@ def frame_faults():
     yield entry("entry_tokens_per_unit", "CORRUPT_HEADER", "tokens_per_unit 0", empty_frame, tokens_per_unit=0)
     yield entry("entry_channels", "CORRUPT_HEADER", "channels 0", empty_frame, channels=0)
     yield entry("entry_ranges", "CORRUPT_HEADER", "ranges 0", empty_frame, ranges=0)
-    yield entry("entry_reach", "CORRUPT_HEADER", "first_channel + ranges * channels = 2^32", base=raw_frame,
-                first_channel=2**32 - 6)
-    yield ("entry_slot_words", "CORRUPT_HEADER", "slot_words 1537",
-           model.encode_frame([replace(short_tensor(), slot_words=1537)], 5), {})
-    yield ("entry_raw_with_slot", "CORRUPT_HEADER", "slot_words 1 in mode raw",
-           model.encode_frame([tensor(model.RAW, 1)], 5), {})
+    yield entry("entry_reach", "CORRUPT_HEADER", "first_channel + ranges * channels = 2^32", base=raw_frame, first_channel=2**32 - 6)
+    yield ("entry_slot_words", "CORRUPT_HEADER", "slot_words 1537", model.encode_frame([replace(short_tensor(), slot_words=1537)], 5), {})
+    yield ("entry_raw_with_slot", "CORRUPT_HEADER", "slot_words 1 in mode raw", model.encode_frame([tensor(model.RAW, 1)], 5), {})
     yield entry("entry_raw_with_codebook", "CORRUPT_HEADER", "a codebook in mode raw", base=raw_frame, codebook_hash=1)
     yield entry("entry_without_codebook", "CORRUPT_HEADER", "codebook_hash 0 in mode tiered", codebook_hash=0)
-    yield entry("entry_huge", "CORRUPT_HEADER", "far more than 2^24 chunks", base=raw_frame, tokens=2**32 - 1,
-                ranges=2**15, channels=2**16)
+    yield entry("entry_huge", "CORRUPT_HEADER", "far more than 2^24 chunks", base=raw_frame, tokens=2**32 - 1, ranges=2**15, channels=2**16)
     yield "entry_too_many_chunks", "CORRUPT_HEADER", "2^24 chunks", announced(2**24), {}
-    yield ("frame_truncated_large", "TRUNCATED", "header and entry of a frame of 2^24 - 128 chunks",
-           announced(2**24 - 128), {})
+    yield ("frame_truncated_large", "TRUNCATED", "header and entry of a frame of 2^24 - 128 chunks", announced(2**24 - 128), {})
     yield entry("entry_tokens", "CORRUPT_HEADER", "a token more than there are chunks", tokens=7)
 
-    yield sealed("directory_checksum", "CORRUPT_DIRECTORY", "directory checksum",
-                 lambda f: setattr(f, "checksum_flips", (0, 1)))
+    yield sealed("directory_checksum", "CORRUPT_DIRECTORY", "directory checksum", lambda f: setattr(f, "checksum_flips", (0, 1)))
     for number, name in enumerate(("records", "checksums", "tile_records")):
-        yield sealed(f"directory_padding_{name}", "CORRUPT_DIRECTORY", f"padding of the {name}",
-                     lambda f, number=number: setattr(f, "directory_padding", number))
+        yield sealed(
+            f"directory_padding_{name}",
+            "CORRUPT_DIRECTORY",
+            f"padding of the {name}",
+            lambda f, number=number: setattr(f, "directory_padding", number),
+        )
     yield record("record_reserved_bit", "bit 10 of a record", 0, 0x400)
     yield record("record_kind", "kind 3", 5, 0x301)
     yield record("record_coded_too_long", "a coded chunk of 3 words where raw takes 2", 5, 0x003)
@@ -138,29 +149,53 @@ def frame_faults():
     yield record("record_coded_in_mode_raw", "a coded chunk in mode raw", 0, 0x000, raw_frame)
     yield record("record_constant_in_mode_raw", "a constant chunk in mode raw", 0, 0x201, raw_frame)
     yield record("record_words_in_mode_raw", "a word in mode raw", 0, 0x101, raw_frame)
-    yield ("record_constant_without_words", "CORRUPT_DIRECTORY", "a constant chunk where raw takes 0 words",
-           constant_without_words(), {})
-    yield sealed("tile_record", "CORRUPT_DIRECTORY", "tile record 1 instead of 0",
-                 lambda f: f.tile_records.__setitem__(0, 1), spilled_frame)
-    yield sealed("spill_words_too_many", "CORRUPT_DIRECTORY", "a word of the spill that no tile has",
-                 lambda f: setattr(f, "spill", f.spill + bytes(4)), spilled_frame)
-    yield sealed("spill_words_too_few", "CORRUPT_DIRECTORY", "the last word of the spill is missing",
-                 lambda f: setattr(f, "spill", f.spill[:-4]), spilled_frame)
+    yield ("record_constant_without_words", "CORRUPT_DIRECTORY", "a constant chunk where raw takes 0 words", constant_without_words(), {})
+    yield sealed(
+        "tile_record", "CORRUPT_DIRECTORY", "tile record 1 instead of 0", lambda f: f.tile_records.__setitem__(0, 1), spilled_frame
+    )
+    yield sealed(
+        "spill_words_too_many",
+        "CORRUPT_DIRECTORY",
+        "a word of the spill that no tile has",
+        lambda f: setattr(f, "spill", f.spill + bytes(4)),
+        spilled_frame,
+    )
+    yield sealed(
+        "spill_words_too_few",
+        "CORRUPT_DIRECTORY",
+        "the last word of the spill is missing",
+        lambda f: setattr(f, "spill", f.spill[:-4]),
+        spilled_frame,
+    )
 
     yield "mark", "OVER_BUDGET", "a mark: the frame did not fit in its budget", model.mark(5).bytes(), {}
     yield "mark_nonce", "NONCE_MISMATCH", "a mark of an earlier frame", model.mark(4).bytes(), {}
     yield header("mark_with_entries", "CORRUPT_HEADER", "a mark with an entry", flags=2)
-    yield sealed("mark_with_checksums", "CORRUPT_HEADER", "a mark with the flag of checksums",
-                 lambda frame: frame.header.update(flags=3), lambda: model.mark(5))
-    yield sealed("mark_with_spill", "CORRUPT_HEADER", "a mark with a word of spill",
-                 lambda frame: frame.header.update(spill_words=1), lambda: model.mark(5))
+    yield sealed(
+        "mark_with_checksums",
+        "CORRUPT_HEADER",
+        "a mark with the flag of checksums",
+        lambda frame: frame.header.update(flags=3),
+        lambda: model.mark(5),
+    )
+    yield sealed(
+        "mark_with_spill",
+        "CORRUPT_HEADER",
+        "a mark with a word of spill",
+        lambda frame: frame.header.update(spill_words=1),
+        lambda: model.mark(5),
+    )
     yield "nonce", "NONCE_MISMATCH", "nonce 5 where the receiver expects 6", whole, {"nonce": 6}
     yield entry("codebook_unknown", "CODEBOOK_REQUIRED", "a codebook that is not in the set", codebook_hash=1)
-    yield entry("codebook_type", "CODEBOOK_MISMATCH", "a codebook of another type",
-                codebook_hash=FP16_BOOK.real_identity())
+    yield entry("codebook_type", "CODEBOOK_MISMATCH", "a codebook of another type", codebook_hash=FP16_BOOK.real_identity())
     yield entry("codebook_reach", "CODEBOOK_MISMATCH", "an entry beyond the codebook's channels", first_channel=1)
-    yield ("codebook_reach_empty", "CODEBOOK_MISMATCH", "an empty entry beyond the codebook's channels",
-           model.encode_frame([model.Tensor(model.BF16, model.TIERED, BOOK, np.zeros((0, 1, 7), "<u2"), 1)], 5), {})
+    yield (
+        "codebook_reach_empty",
+        "CODEBOOK_MISMATCH",
+        "an empty entry beyond the codebook's channels",
+        model.encode_frame([model.Tensor(model.BF16, model.TIERED, BOOK, np.zeros((0, 1, 7), "<u2"), 1)], 5),
+        {},
+    )
 
     # Sections of the entry: 0 rest plane, 8 bytes a chunk; 1 code plane, 2 bytes a chunk; 2 slots.
     yield payload("padding_of_plane", "padding of the code plane", 1, 15, 1)
@@ -180,8 +215,13 @@ def frame_faults():
     yield payload("constant_rest_plane", "rest plane of a constant chunk", 0, 4 * 8, 1)
     yield payload("constant_code_plane", "code plane of a constant chunk", 1, 4 * 2, 1)
     yield payload("fixed4_variable_part_padding", "bytes after the escapes in mode fixed4", 2, 2, 1, base=fixed4_frame)
-    yield sealed("fixed4_escape_missing", "CORRUPT_PAYLOAD", "more codes 15 than bytes in the variable part",
-                 lambda f: f.sections[1].__setitem__(slice(0, 3), b"\xff\xff\xff"), fixed4_frame)
+    yield sealed(
+        "fixed4_escape_missing",
+        "CORRUPT_PAYLOAD",
+        "more codes 15 than bytes in the variable part",
+        lambda f: f.sections[1].__setitem__(slice(0, 3), b"\xff\xff\xff"),
+        fixed4_frame,
+    )
 
     yield payload("content_rest", "a bit of a rest", 0, 0, 1, "CHECKSUM_MISMATCH")
     yield payload("content_code", "another code", 1, 0, 2, "CHECKSUM_MISMATCH")
@@ -190,8 +230,7 @@ def frame_faults():
     yield payload("content_raw", "a bit of a raw chunk", 2, 8, 1, "CHECKSUM_MISMATCH")
     yield payload("content_constant", "another constant value", 2, 16, 1, "CHECKSUM_MISMATCH")
     yield payload("content_in_mode_raw", "a bit of a value in mode raw", 0, 0, 1, "CHECKSUM_MISMATCH", raw_frame)
-    yield sealed("content_checksum", "CHECKSUM_MISMATCH", "checksum of chunk 2",
-                 lambda f: f.checksums.__setitem__(2, 1))
+    yield sealed("content_checksum", "CHECKSUM_MISMATCH", "checksum of chunk 2", lambda f: f.checksums.__setitem__(2, 1))
     yield entry("content_tensor_key", "CHECKSUM_MISMATCH", "another tensor_key", tensor_key=4)
     yield entry("content_first_block", "CHECKSUM_MISMATCH", "another first_block", first_block=2**32)
     yield sealed("content_swapped_chunks", "CHECKSUM_MISMATCH", "two raw chunks exchanged", swap, raw_frame)
@@ -201,8 +240,11 @@ def announced(chunks):
     """Header and entry of a frame of so many one-byte chunks, and nothing else."""
     frame = empty_frame()
     frame.entries[0].update(type=model.BYTES, tokens=chunks, channels=1)
-    frame.header = {"chunk_count": chunks, "tile_count": chunks // 8,
-                    "frame_bytes": 96 + 2 * chunks + 4 * chunks + chunks // 2 + 16 * chunks}
+    frame.header = {
+        "chunk_count": chunks,
+        "tile_count": chunks // 8,
+        "frame_bytes": 96 + 2 * chunks + 4 * chunks + chunks // 2 + 16 * chunks,
+    }
     return frame.bytes()
 
 
@@ -317,6 +359,7 @@ def file_faults():
     def block(name, status, fault, index, **fields):
         def change(file):
             file.blocks[index] = replace(file.blocks[index], **fields)
+
         return case(name, status, fault, change)
 
     def frame(name, status, fault, data):
@@ -338,36 +381,36 @@ def file_faults():
     yield block("block_checksum", "CORRUPT_HEADER", "checksum of a block header", 1, checksum_flip=1)
     yield block("block_number", "CORRUPT_HEADER", "checksum of block 1 as if it were block 2", 1, number=2)
     yield block("block_padding", "CORRUPT_PAYLOAD", "padding of a block", 0, padding=1)
-    yield case("second_set", "CORRUPT_HEADER", "a second codebook set",
-               lambda f: f.blocks.insert(1, f.blocks[0]))
-    yield case("late_set", "CORRUPT_HEADER", "a codebook set after a frame",
-               lambda f: f.blocks.insert(1, f.blocks.pop(0)), SET)
-    yield block("set_corrupt", "CODEBOOK_CORRUPT", "checksum of the embedded codebook set", 0,
-                content=replace(embedded, checksum_flip=1).bytes())
-    yield block("other_set", "CODEBOOK_REQUIRED", "an embedded set without the codebook; the caller's has it", 0,
-                content=model.CodebookSet([FP16_BOOK]).bytes())[:4] + (SET,)
-    yield ("file_no_set", "CODEBOOK_REQUIRED", "no codebooks at all",
-           model.build_file(0, [(small, 0)])[0].bytes(), None)
+    yield case("second_set", "CORRUPT_HEADER", "a second codebook set", lambda f: f.blocks.insert(1, f.blocks[0]))
+    yield case("late_set", "CORRUPT_HEADER", "a codebook set after a frame", lambda f: f.blocks.insert(1, f.blocks.pop(0)), SET)
+    yield block(
+        "set_corrupt", "CODEBOOK_CORRUPT", "checksum of the embedded codebook set", 0, content=replace(embedded, checksum_flip=1).bytes()
+    )
+    yield block(
+        "other_set",
+        "CODEBOOK_REQUIRED",
+        "an embedded set without the codebook; the caller's has it",
+        0,
+        content=model.CodebookSet([FP16_BOOK]).bytes(),
+    )[:4] + (SET,)
+    yield ("file_no_set", "CODEBOOK_REQUIRED", "no codebooks at all", model.build_file(0, [(small, 0)])[0].bytes(), None)
     yield frame("frame_nonce", "NONCE_MISMATCH", "nonce of a frame", model.encode_frame([tensor()], nonce=first + 1))
-    yield frame("frame_without_checksums", "CORRUPT_HEADER", "a frame without checksums",
-                model.encode_frame([tensor()], first, has_checksums=False))
-    yield frame("frame_two_entries", "CORRUPT_HEADER", "a frame of two entries",
-                model.encode_frame([tensor(), small], first))
+    yield frame(
+        "frame_without_checksums", "CORRUPT_HEADER", "a frame without checksums", model.encode_frame([tensor()], first, has_checksums=False)
+    )
+    yield frame("frame_two_entries", "CORRUPT_HEADER", "a frame of two entries", model.encode_frame([tensor(), small], first))
     yield frame("frame_no_entries", "CORRUPT_HEADER", "a frame without entries", model.encode_frame([], first))
     damaged = model.build_frame([tensor()], first)
     damaged.sections[0][0] ^= 1
     yield frame("frame_content", "CHECKSUM_MISMATCH", "a bit of a frame's content", damaged.bytes())
-    yield frame("frame_trailing", "TRAILING_BYTES", "a byte after a frame, inside of its block",
-                model.encode_frame([tensor()], first) + b"\0")
-    yield frame("frame_short", "TRUNCATED", "the last byte of a frame is missing in its block",
-                model.encode_frame([tensor()], first)[:-1])
+    yield frame(
+        "frame_trailing", "TRAILING_BYTES", "a byte after a frame, inside of its block", model.encode_frame([tensor()], first) + b"\0"
+    )
+    yield frame("frame_short", "TRUNCATED", "the last byte of a frame is missing in its block", model.encode_frame([tensor()], first)[:-1])
     yield case("index_length", "CORRUPT_DIRECTORY", "length of the original", index_change=lambda x: [x[0] + 1, *x[1:]])
-    yield case("index_count", "CORRUPT_DIRECTORY", "a frame is missing in the index",
-               index_change=lambda x: [x[0], 1, *x[2:4]])
-    yield case("index_block_offset", "CORRUPT_DIRECTORY", "offset of a block",
-               index_change=lambda x: [*x[:2], x[2] + 16, *x[3:]])
-    yield case("index_original_offset", "CORRUPT_DIRECTORY", "offset in the original",
-               index_change=lambda x: [*x[:5], x[5] + 1])
+    yield case("index_count", "CORRUPT_DIRECTORY", "a frame is missing in the index", index_change=lambda x: [x[0], 1, *x[2:4]])
+    yield case("index_block_offset", "CORRUPT_DIRECTORY", "offset of a block", index_change=lambda x: [*x[:2], x[2] + 16, *x[3:]])
+    yield case("index_original_offset", "CORRUPT_DIRECTORY", "offset in the original", index_change=lambda x: [*x[:5], x[5] + 1])
     yield case("index_longer", "CORRUPT_DIRECTORY", "a number too many in the index", index_change=lambda x: [*x, 0])
     yield case("index_checksum", "CORRUPT_DIRECTORY", "checksum of the index", index_flip=1)
     yield case("trailer_offset", "CORRUPT_HEADER", "offset in the trailer", trailer_change=lambda at: at - 16)
@@ -375,8 +418,14 @@ def file_faults():
     yield case("trailer_magic", "CORRUPT_HEADER", "magic of the trailer", cut=-1, tail=b"W")
     yield case("trailing_byte", "TRAILING_BYTES", "a byte after the trailer", tail=b"\0")
     length = len(base().bytes())
-    for name, end in (("nothing", 0), ("in_header", 15), ("in_block_header", 31), ("in_frame", length // 2),
-                      ("in_index", length - 30), ("in_trailer", length - 1)):
+    for name, end in (
+        ("nothing", 0),
+        ("in_header", 15),
+        ("in_block_header", 31),
+        ("in_frame", length // 2),
+        ("in_index", length - 30),
+        ("in_trailer", length - 1),
+    ):
         yield case(f"truncated_{name}", "TRUNCATED", f"only the first {end} bytes", cut=end)
 
 

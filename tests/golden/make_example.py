@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Section 11 of docs/format.md, made by the model encoder. Prints it; with --write, puts it into the document."""
+
 import sys
 import textwrap
 from pathlib import Path
@@ -17,12 +18,18 @@ DOCUMENT = ROOT / "docs" / "format.md"
 HEADING = "## 11. A worked example\n"
 FIRST_CHANNEL = 2
 BASES = [116, 117, 118, 118, 117, 119, 118, 116, 120, 118, 117, 118]
-CODEBOOK = model.Codebook(model.BF16, [6, 5, 7, 4, 8, 3, 9, 2, 10], BASES, "k", tiered_slot_words=8, sample_values=4096,
-                          statistics=(1.0, 1.0, 2.5, 2.25, 12.0, 10.5, 0.0, 0.0))
+CODEBOOK = model.Codebook(
+    model.BF16,
+    [6, 5, 7, 4, 8, 3, 9, 2, 10],
+    BASES,
+    "k",
+    tiered_slot_words=8,
+    sample_values=4096,
+    statistics=(1.0, 1.0, 2.5, 2.25, 12.0, 10.5, 0.0, 0.0),
+)
 # 138 is a value of symbol 0, zero itself: 0 - 118 modulo 256.
 DELTAS = [[6, 5, 7, 6, 4, 6, 5, 3, 6, 7], [6, 8, 6, 9, 138, 6, 2, 5, 12, 7]]
-RESTS = [[0x00, 0x8D, 0x13, 0x26, 0xB3, 0x40, 0x4C, 0xD9, 0x66, 0x73],
-         [0x81, 0x0E, 0x14, 0xA7, 0x00, 0x41, 0xCD, 0x5A, 0x67, 0xF4]]
+RESTS = [[0x00, 0x8D, 0x13, 0x26, 0xB3, 0x40, 0x4C, 0xD9, 0x66, 0x73], [0x81, 0x0E, 0x14, 0xA7, 0x00, 0x41, 0xCD, 0x5A, 0x67, 0xF4]]
 
 
 def tensor():
@@ -30,8 +37,9 @@ def tensor():
     for t, (deltas, rests) in enumerate(zip(DELTAS, RESTS)):
         for c, (delta, rest) in enumerate(zip(deltas, rests)):
             values[t, 0, c] = join(model.BF16, (BASES[FIRST_CHANNEL + c] + delta) % 256, rest)
-    return model.Tensor(model.BF16, model.TIERED, CODEBOOK, values, 2, tensor_key=0x30, first_block=4,
-                        first_channel=FIRST_CHANNEL, slot_words=8)
+    return model.Tensor(
+        model.BF16, model.TIERED, CODEBOOK, values, 2, tensor_key=0x30, first_block=4, first_channel=FIRST_CHANNEL, slot_words=8
+    )
 
 
 def codebook_set():
@@ -64,37 +72,85 @@ def value_table():
             codes = ["" if code is None else code for code in model.code_tiered(CODEBOOK.ranks, delta)]
             cells = [t * 10 + c, t, channel, f"{x:04x}", symbol, BASES[channel], delta, f"{rest:02x}", *codes]
             rows.append("| " + " | ".join(map(str, cells)) + " |")
-    heads = ["i", "token", "channel", "value", "symbol", "base", "delta", "rest",
-             "tier 1", "tier 2", "tier 3", "escape"]
+    heads = ["i", "token", "channel", "value", "symbol", "base", "delta", "rest", "tier 1", "tier 2", "tier 3", "escape"]
     return "\n".join(["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads), *rows])
 
 
 SET_FIELDS = [
-    (4, "magic SZCB"), (2, "version"), (2, "zero"), (4, "codebook_count 1"), (4, "provenance_bytes 4"),
-    (8, "set_bytes"), (8, "XXH64 of bytes 0-23 and of all from byte 32 on"), (4, "provenance: docs"), (4, "padding"),
-    (8, "identity: XXH64 of 01, the ranks, 00 00, 0c 00 00 00 and the bases"), (4, "base_count 12"),
-    (2, "name_bytes 1"), (1, "type BF16"), (9, "ranks"), (2, "fixed4_slot_words 0"), (2, "tiered_slot_words 8"),
-    (4, "zero"), (8, "sample_values 4096"), (8, "coverage of the 8 most frequent symbols: 1.0"), (8, "of the 16: 1.0"),
-    (8, "entropy: 2.5"), (8, "entropy given the channel: 2.25"), (8, "bits a value, fixed4: 12.0"), (8, "tiered: 10.5"),
-    (8, "escapes a value, fixed4: 0.0"), (8, "tiered: 0.0"), (12, "bases of channels 0 to 11"), (1, "name: k"),
-    (3, "padding")]
+    (4, "magic SZCB"),
+    (2, "version"),
+    (2, "zero"),
+    (4, "codebook_count 1"),
+    (4, "provenance_bytes 4"),
+    (8, "set_bytes"),
+    (8, "XXH64 of bytes 0-23 and of all from byte 32 on"),
+    (4, "provenance: docs"),
+    (4, "padding"),
+    (8, "identity: XXH64 of 01, the ranks, 00 00, 0c 00 00 00 and the bases"),
+    (4, "base_count 12"),
+    (2, "name_bytes 1"),
+    (1, "type BF16"),
+    (9, "ranks"),
+    (2, "fixed4_slot_words 0"),
+    (2, "tiered_slot_words 8"),
+    (4, "zero"),
+    (8, "sample_values 4096"),
+    (8, "coverage of the 8 most frequent symbols: 1.0"),
+    (8, "of the 16: 1.0"),
+    (8, "entropy: 2.5"),
+    (8, "entropy given the channel: 2.25"),
+    (8, "bits a value, fixed4: 12.0"),
+    (8, "tiered: 10.5"),
+    (8, "escapes a value, fixed4: 0.0"),
+    (8, "tiered: 0.0"),
+    (12, "bases of channels 0 to 11"),
+    (1, "name: k"),
+    (3, "padding"),
+]
 
 FRAME_FIELDS = [
-    (4, "magic SZKF"), (2, "version"), (2, "flags: chunk checksums"), (8, "nonce 7"), (4, "entry_count 1"),
-    (4, "chunk_count 1"), (4, "tile_count 1"), (4, "spill_words 1"), (8, "frame_bytes"), (4, "directory_checksum"),
+    (4, "magic SZKF"),
+    (2, "version"),
+    (2, "flags: chunk checksums"),
+    (8, "nonce 7"),
+    (4, "entry_count 1"),
+    (4, "chunk_count 1"),
+    (4, "tile_count 1"),
+    (4, "spill_words 1"),
+    (8, "frame_bytes"),
+    (4, "directory_checksum"),
     (4, "header_checksum"),
-    (8, "codebook_hash: the identity above"), (8, "tensor_key 48"), (8, "first_block 4"), (4, "tokens 2"),
-    (4, "tokens_per_unit 2"), (4, "channels 10"), (4, "first_channel 2"), (4, "ranges 1"), (2, "slot_words 8"),
-    (1, "type BF16"), (1, "mode tiered"),
-    (2, "chunk record: coded, 2 words"), (14, "padding of the section"),
-    (4, "chunk checksum"), (12, "padding of the section"),
-    (4, "tile record: the remainder starts at word 0 of the spill"), (12, "padding of the section"),
-    (8, "rest plane: values 0-7"), (8, "values 8-15"), (4, "values 16-19"), (4, "padding values"),
+    (8, "codebook_hash: the identity above"),
+    (8, "tensor_key 48"),
+    (8, "first_block 4"),
+    (4, "tokens 2"),
+    (4, "tokens_per_unit 2"),
+    (4, "channels 10"),
+    (4, "first_channel 2"),
+    (4, "ranges 1"),
+    (2, "slot_words 8"),
+    (1, "type BF16"),
+    (1, "mode tiered"),
+    (2, "chunk record: coded, 2 words"),
+    (14, "padding of the section"),
+    (4, "chunk checksum"),
+    (12, "padding of the section"),
+    (4, "tile record: the remainder starts at word 0 of the spill"),
+    (12, "padding of the section"),
+    (8, "rest plane: values 0-7"),
+    (8, "values 8-15"),
+    (4, "values 16-19"),
+    (4, "padding values"),
     (8, "padding of the section"),
-    (2, "code plane: values 0-7, four in a byte"), (2, "values 8-15"), (1, "values 16-19"), (1, "padding values"),
+    (2, "code plane: values 0-7, four in a byte"),
+    (2, "values 8-15"),
+    (1, "values 16-19"),
+    (1, "padding values"),
     (10, "padding of the section"),
-    (4, "slot: ceil(8 * 1 / 8) = 1 word of the variable part"), (12, "padding of the section"),
-    (4, "spill: the other word")]
+    (4, "slot: ceil(8 * 1 / 8) = 1 word of the variable part"),
+    (12, "padding of the section"),
+    (4, "spill: the other word"),
+]
 
 
 def wrap(text):
@@ -130,7 +186,8 @@ def section():
         spilled.""",
         f"""The frame, {len(whole.bytes())} bytes. The chunk's checksum, {whole.checksums[0]:08x}, is that of the 48
         bytes of its three vectors with `tensor_key` 48, block 4, channel 2, chunk 0 and 20 values.""",
-        annotate(whole.bytes(), FRAME_FIELDS)]
+        annotate(whole.bytes(), FRAME_FIELDS),
+    ]
     return "\n\n".join([HEADING.strip(), *map(wrap, paragraphs)]) + "\n"
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Make the golden files: make_golden.py [FOLDER]. Always the same bytes; see README.md."""
+
 import hashlib
 import json
 import sys
@@ -46,8 +47,7 @@ def every_kind(random, books, element_type, mode):
         for number, content in ((1, "noise"), (2, "equal")):
             piece = random_tensors.values(random, book, (per_chunk, 1, 1), 0, content)
             flat[number * per_chunk : (number + 1) * per_chunk] = piece.reshape(-1)
-    return model.Tensor(element_type, mode, book if mode else None, values, tokens, tensor_key=element_type,
-                        slot_words=256 if mode else 0)
+    return model.Tensor(element_type, mode, book if mode else None, values, tokens, tensor_key=element_type, slot_words=256 if mode else 0)
 
 
 def good_frames(books):
@@ -71,8 +71,7 @@ def good_frames(books):
     yield "one_value", [tensor((1, 1, 1), 1)], 0, True
     yield "no_checksums", [tensor((9, 2, 11), 4, slot_words=8)], 0, False
     yield "short_units", [tensor((37, 3, 8), 16, first_channel=8, slot_words=40)], 0, True
-    yield "spill", [tensor((20, 3, 8), 1, "clustered", slot_words=4),
-                    tensor((11, 1, 16), 1, "noise", slot_words=9)], 0, True
+    yield "spill", [tensor((20, 3, 8), 1, "clustered", slot_words=4), tensor((11, 1, 16), 1, "noise", slot_words=9)], 0, True
     yield "spill_without_slots", [tensor((20, 3, 8), 1)], 0, True
     yield "largest_slot", [tensor((3, 1, 8), 1, slot_words=1536)], 0, True
     for chunks in (7, 8, 9, 17):
@@ -81,20 +80,30 @@ def good_frames(books):
     yield "last_block_numbers", [tensor((5, 1, 8), 2, first_block=2**64 - 2, tensor_key=2**64 - 1)], 0, True
     yield "unit_of_many_tokens", [tensor((5, 1, 8), 2**32 - 1)], 0, True
     yield "zeros", [tensor((100, 1, 8), 64, "zeros", slot_words=10)], 0, True
-    yield "mixed_row", [tensor((6, 1, 64), 4, element_type=model.E4M3, slot_words=200, tensor_key=1),
-                        tensor((6, 1, 4), 4, element_type=model.FP32, mode=model.RAW, tensor_key=2),
-                        tensor((6, 1, 16), 4, tensor_key=3, slot_words=50)], 7, True
+    yield (
+        "mixed_row",
+        [
+            tensor((6, 1, 64), 4, element_type=model.E4M3, slot_words=200, tensor_key=1),
+            tensor((6, 1, 4), 4, element_type=model.FP32, mode=model.RAW, tensor_key=2),
+            tensor((6, 1, 16), 4, tensor_key=3, slot_words=50),
+        ],
+        7,
+        True,
+    )
     shared = books.new(random, model.BF16, 1, shared=True)
     values = random_tensors.values(random, shared, (4, 2, 10), 100, "escapes")
-    yield "one_base", [model.Tensor(model.BF16, model.TIERED, shared, values, 3, first_channel=100,
-                                    slot_words=30)], 0, True
+    yield "one_base", [model.Tensor(model.BF16, model.TIERED, shared, values, 3, first_channel=100, slot_words=30)], 0, True
     for element_type in (model.BF16, model.E5M2):
         size = model.ELEMENT_BYTES[element_type]
         special = np.array([0, 1, 0x7F, 0x80, 0x7F80, 0x7F81, 0x7FC0, 0x7FFF, 0x8000, 0x8001, 0xFF80, 0xFFC1, 0xFFFF])
         patterns = np.arange(256) if size == 1 else special
         book = books.new(random, element_type, patterns.size)
-        yield f"patterns_{TYPES[element_type]}", [model.Tensor(
-            element_type, model.TIERED, book, patterns.reshape(1, 1, -1).astype(model.UNSIGNED[size]), 1)], 0, True
+        yield (
+            f"patterns_{TYPES[element_type]}",
+            [model.Tensor(element_type, model.TIERED, book, patterns.reshape(1, 1, -1).astype(model.UNSIGNED[size]), 1)],
+            0,
+            True,
+        )
 
 
 def accepted_frames(books):
@@ -117,8 +126,9 @@ def accepted_frames(books):
     # A raw chunk where codes would do.
     raw = model.build_frame([model.Tensor(model.FP16, model.RAW, None, values, 1)])
     frame, content = model.build_frame([tensor]), bytes(raw.sections[0])
-    frame.sections = [bytearray(model.pad(piece, 16)) for piece in (
-        content[:8], content[8:10], content[10:11], content[11:13], content[13:] + bytes(29))]
+    frame.sections = [
+        bytearray(model.pad(piece, 16)) for piece in (content[:8], content[8:10], content[10:11], content[11:13], content[13:] + bytes(29))
+    ]
     frame.records[0] = 1 << 8 | 1
     yield "accepted_raw", frame, [tensor]
 
@@ -137,31 +147,35 @@ def good_codebook_sets(books):
     yield "empty", model.CodebookSet([])
     names = ("", "a", "a" * 4096, "Schl\u00fcssel \U0001f511")
     yield "names", model.CodebookSet([replace(same, name=name) for name in names], "Herkunft: \u6e90".encode())
-    extremes = model.Codebook(model.E4M3, [14, 0, 13, 1, 12, 2, 11, 3, 10], [15], "x", 1536, 1536, 2**64 - 1,
-                              (0.0, 1.0, 4.0, 1e308, 5e-324, 0.5, 0.25, 0.125))
+    extremes = model.Codebook(
+        model.E4M3, [14, 0, 13, 1, 12, 2, 11, 3, 10], [15], "x", 1536, 1536, 2**64 - 1, (0.0, 1.0, 4.0, 1e308, 5e-324, 0.5, 0.25, 0.125)
+    )
     yield "extremes", model.CodebookSet([extremes])
 
 
 def safetensors_original(random, books):
     """Pieces of a small safetensors file: the header with odd white space, an empty tensor, BF16, I64 as bytes."""
-    header = (b'{ "k":{"dtype":"BF16","shape":[2,6,8],"data_offsets":[0,192]},\n "e":{"dtype":"F32","shape":[0],'
-              b'"data_offsets":[192,192]},"i":{"data_offsets":[192,216],"shape":[3],"dtype":"I64"},'
-              b'"__metadata__":{"a":"b"}}   ')
+    header = (
+        b'{ "k":{"dtype":"BF16","shape":[2,6,8],"data_offsets":[0,192]},\n "e":{"dtype":"F32","shape":[0],'
+        b'"data_offsets":[192,192]},"i":{"data_offsets":[192,216],"shape":[3],"dtype":"I64"},'
+        b'"__metadata__":{"a":"b"}}   '
+    )
     start = len(header).to_bytes(8, "little") + header
     raw = np.frombuffer(start, np.uint8).reshape(1, 1, -1)
     book = books[0]
     key = random_tensors.values(random, book, (6, 2, 8), 0, "escapes")
     integers = np.frombuffer(np.arange(3, dtype="<i8").tobytes(), np.uint8).reshape(1, 1, -1)
-    return [(model.Tensor(model.BYTES, model.RAW, None, raw, 1), 0),
-            (model.Tensor(model.BF16, model.TIERED, book, key, 6, slot_words=40), 1),
-            (model.Tensor(model.BYTES, model.RAW, None, integers, 1), 0)]
+    return [
+        (model.Tensor(model.BYTES, model.RAW, None, raw, 1), 0),
+        (model.Tensor(model.BF16, model.TIERED, book, key, 6, slot_words=40), 1),
+        (model.Tensor(model.BYTES, model.RAW, None, integers, 1), 0),
+    ]
 
 
 def good_files():
     """(name, File, original, codebook set or None)."""
     random = random_tensors.Random(104)
-    books = [random_tensors.codebook(random, model.BF16, 16, name="k"),
-             random_tensors.codebook(random, model.FP32, 5, name="v")]
+    books = [random_tensors.codebook(random, model.BF16, 16, name="k"), random_tensors.codebook(random, model.FP32, 5, name="v")]
     codebooks, tensors = model.CodebookSet(books), []
     for book, shape, mode in zip(books, ((7, 2, 8), (4, 1, 5)), (model.TIERED, model.FIXED4)):
         values = random_tensors.values(random, book, shape, 0, "escapes")
@@ -206,8 +220,13 @@ def make(folder):
             codebooks = "good/files.szcb"
             if codebooks not in written:
                 write(codebooks, outside.bytes())
-                good.append({"file": codebooks, "kind": "codebook_set",
-                             "identities": [f"{book.real_identity():016x}" for book in outside.codebooks]})
+                good.append(
+                    {
+                        "file": codebooks,
+                        "kind": "codebook_set",
+                        "identities": [f"{book.real_identity():016x}" for book in outside.codebooks],
+                    }
+                )
             assert written[codebooks] == outside.bytes()
         add_good(f"good/{name}.szkv", "file", file.bytes(), original, codebooks=codebooks)
 
@@ -215,15 +234,16 @@ def make(folder):
     for name, kind, status, fault, data, fields in bad_golden.cases():
         suffix = {"frame": "frame", "codebook_set": "szcb", "file": "szkv"}[kind]
         write(f"bad/{name}.{suffix}", data)
-        bad.append({"file": f"bad/{name}.{suffix}", "kind": kind, "status": f"SPLITZIP_ERROR_{status}",
-                    "fault": fault, **fields})
+        bad.append({"file": f"bad/{name}.{suffix}", "kind": kind, "status": f"SPLITZIP_ERROR_{status}", "fault": fault, **fields})
 
     for part in ("good", "bad"):
         (folder / part).mkdir(parents=True, exist_ok=True)
     for name, data in written.items():
         (folder / name).write_bytes(data)
-    lines = [f' "{part}": [\n' + ",\n".join("  " + json.dumps(entry) for entry in entries) + "\n ]"
-             for part, entries in (("good", good), ("bad", bad))]
+    lines = [
+        f' "{part}": [\n' + ",\n".join("  " + json.dumps(entry) for entry in entries) + "\n ]"
+        for part, entries in (("good", good), ("bad", bad))
+    ]
     (folder / "manifest.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 

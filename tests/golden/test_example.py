@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The worked example of docs/format.md: its bytes, read from the document as a reader would."""
+
 import re
 
 import pytest
+import reference_decoder as reference
 
 import library
 import make_example
-import reference_decoder as reference
 
 DOCUMENT = make_example.DOCUMENT.read_text(encoding="utf-8")
 SECTION = DOCUMENT[DOCUMENT.index(make_example.HEADING) :]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The golden files are what the generator makes; the reference decoder and the library agree on each of them."""
+
 import hashlib
 import json
 import subprocess
@@ -7,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import reference_decoder as reference
 
 import library
 import make_golden
-import reference_decoder as reference
 
 HERE = Path(__file__).resolve().parent
 MANIFEST = json.loads((HERE / "manifest.json").read_text())
@@ -65,8 +66,10 @@ def test_reference_refuses_bad(entry):
     assert "SPLITZIP_ERROR_" + error.value.args[0] == entry["status"]
 
 
-@pytest.mark.parametrize("file, codebooks", [("good/plain_embedded.szkv", None), ("good/plain.szkv", "good/files.szcb"),
-                                             ("good/mixed_row.frame", "good/all.szcb")])
+@pytest.mark.parametrize(
+    "file, codebooks",
+    [("good/plain_embedded.szkv", None), ("good/plain.szkv", "good/files.szcb"), ("good/mixed_row.frame", "good/all.szcb")],
+)
 def test_reference_decoder_is_a_program(tmp_path, file, codebooks):
     entry = next(entry for entry in MANIFEST["good"] if entry["file"] == file)
     output = tmp_path / "original"
@@ -77,8 +80,20 @@ def test_reference_decoder_is_a_program(tmp_path, file, codebooks):
 
 def test_reference_decoder_says_what_is_wrong(tmp_path):
     output = tmp_path / "original"
-    ran = subprocess.run([sys.executable, "-B", reference.__file__, HERE / "bad/content_rest.frame", "--codebook",
-                          HERE / "bad/codebooks.szcb", "-o", output], capture_output=True, text=True)
+    ran = subprocess.run(
+        [
+            sys.executable,
+            "-B",
+            reference.__file__,
+            HERE / "bad/content_rest.frame",
+            "--codebook",
+            HERE / "bad/codebooks.szcb",
+            "-o",
+            output,
+        ],
+        capture_output=True,
+        text=True,
+    )
     assert ran.returncode == 1 and "CHECKSUM_MISMATCH" in ran.stderr and not output.exists()
 
 

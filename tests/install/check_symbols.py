@@ -7,6 +7,7 @@ the C++ run time.
 """
 
 import argparse
+import pathlib
 import re
 import subprocess
 import sys
@@ -34,7 +35,7 @@ def main() -> int:
     arguments = parser.parse_args()
     failures = []
 
-    listed = [line.strip() for path in arguments.exports for line in open(path, encoding="utf-8")]
+    listed = [line.strip() for path in arguments.exports for line in pathlib.Path(path).read_text("utf-8").splitlines()]
     listed = {line for line in listed if line and not line.startswith("#")}
     exported = names(run("nm", "-D", "--defined-only", arguments.shared))
     failures += [f"exported, but not listed: {name}" for name in sorted(exported - listed)]

@@ -66,6 +66,7 @@ from ._tensor import Tensor
 __version__ = library_version()
 
 __all__ = [
+    "FORMAT_VERSION",
     "BadMagic",
     "Calibration",
     "ChecksumMismatch",
@@ -80,7 +81,6 @@ __all__ = [
     "CorruptPayload",
     "DeviceError",
     "ElementType",
-    "FORMAT_VERSION",
     "Frame",
     "FrameSizes",
     "GeometryMismatch",

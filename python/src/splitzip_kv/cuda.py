@@ -222,7 +222,9 @@ class Coder:
             frame, place = self._frame.room(capacity), place_of(view)[0]
             # How long a budget is has not to be waited for.
             then = (place, frame, capacity) if budget else None
-            size = size_of(self._launch(False, tensors, layouts, (frame, capacity, nonce), checksums, budget, then=then))
+            size = size_of(
+                self._launch(False, tensors, layouts, (frame, capacity, nonce), checksums, budget, then=then)
+            )
             if not budget:
                 self._copy(place, frame, size)
         return view[:size]

@@ -200,7 +200,7 @@ class SplitZipSerde(Serializer, Deserializer):
     def __init__(
         self, codebooks: str, *, budget: float = 0.72, learn_tokens: int = LEARN_TOKENS, **options: Any
     ) -> None:
-        if not 0 < budget:
+        if not budget > 0:
             raise ValueError("budget has to be positive")
         self._budget = budget
         self._options = StoreOptions(**options)
@@ -229,7 +229,7 @@ class SplitZipSerde(Serializer, Deserializer):
         return len(room)
 
     def deserialize(self, src: Any, dst: Any, key: Any) -> None:
-        store, learner = self._scopes.get(scope_of(key))
+        store, _ = self._scopes.get(scope_of(key))
         try:
             store.unpack(name_of(key), memoryview(src.byte_array).cast("B"), tensors_of(dst).parts(), padded=True)
         except CodebookNotFound as error:

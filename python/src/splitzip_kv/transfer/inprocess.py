@@ -201,7 +201,7 @@ class InProcessEngine(Engine):
         """The registered bytes there."""
         for memory in self._memory:
             start = address - address_of(memory)
-            if 0 <= start and start + length <= memory.nbytes:
+            if start >= 0 and start + length <= memory.nbytes:
                 return memory[start : start + length]
         raise TransferError(Code.TRANSPORT, f"{length} bytes at {address:#x} are not registered")
 
@@ -210,7 +210,7 @@ class InProcessEngine(Engine):
             with self.network.lock:
                 for memory in self._memory:
                     start = address - address_of(memory)
-                    if 0 <= start and start + len(data) <= memory.nbytes:
+                    if start >= 0 and start + len(data) <= memory.nbytes:
                         memory[start : start + len(data)] = np.frombuffer(data, np.uint8)
 
         return store

@@ -261,7 +261,11 @@ class Chunk:
 
     def body(self) -> bytes:
         numbers = (self.request, self.chunk, self.attempt, self.slot, self.nonce, self.frame_bytes, self.flags)
-        return self._HEAD.pack(*numbers) + _U32.pack(len(self.tensors)) + b"".join(tensor.pack() for tensor in self.tensors)
+        return (
+            self._HEAD.pack(*numbers)
+            + _U32.pack(len(self.tensors))
+            + b"".join(tensor.pack() for tensor in self.tensors)
+        )
 
     @classmethod
     def read(cls, reader: _Reader) -> Chunk:

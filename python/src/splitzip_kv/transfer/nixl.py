@@ -136,7 +136,9 @@ class NixlEngine(TcpControlledEngine):
         region = [(address_of(memory), memory.nbytes, device or 0, "")]
         with self._lock:
             try:
-                self._registered[address_of(memory)] = self._agent.register_memory(region, _kind(device), [self._backend])
+                self._registered[address_of(memory)] = self._agent.register_memory(
+                    region, _kind(device), [self._backend]
+                )
             except Exception as error:
                 raise TransferError(Code.TRANSPORT, f"NIXL cannot register {memory.nbytes} bytes: {error!r}") from error
 

@@ -205,7 +205,9 @@ class OutgoingRequest:
         def encoded(tensors: list[Tensor], budget: int | None = None) -> int:
             to = place if budget is None else piece_of(place, 0, budget)
             in_budget, checksums = budget is not None, options.checksums
-            return sender.coding.encode_to(to, tensors, layouts, nonce=chunk.nonce, checksums=checksums, budget=in_budget)
+            return sender.coding.encode_to(
+                to, tensors, layouts, nonce=chunk.nonce, checksums=checksums, budget=in_budget
+            )
 
         def encoded_raw() -> int:
             as_they_are = [raw(tensor) for tensor in tensors]

@@ -88,7 +88,9 @@ class Part:
         array, axes, pages, type = self._memory
         names = [name.strip() for name in axes.split(",")]
         if "head" not in names or first < 0 or count < 1 or first + count > self.tensor.ranges:
-            raise ValueError(f"heads {first} to {first + count} of a part with axes {axes!r} and {self.tensor.ranges} heads")
+            raise ValueError(
+                f"heads {first} to {first + count} of a part with axes {axes!r} and {self.tensor.ranges} heads"
+            )
         array = array[tuple(slice(first, first + count) if name == "head" else slice(None) for name in names)]
         part = copy.copy(self)
         part._memory = (array, axes, pages, type)

@@ -34,7 +34,9 @@ def head_ranges(kv_heads: int, sender_size: int, receiver_size: int) -> list[Hea
     """
     for size in (sender_size, receiver_size):
         if min(size, kv_heads) < 1 or max(size, kv_heads) % min(size, kv_heads):
-            raise ValueError(f"{kv_heads} KV heads cannot be shared by {size} ranks: neither number divides the other one")
+            raise ValueError(
+                f"{kv_heads} KV heads cannot be shared by {size} ranks: neither number divides the other one"
+            )
     copies = max(1, sender_size // kv_heads)  # ranks of the sending side that hold the same head
     found = []
     for receiver in range(receiver_size):

@@ -23,7 +23,7 @@ class Worker:
     def __init__(self, role: str, **settings: Any) -> None:
         self.role = role
         self._answers: queue.Queue[str] = queue.Queue()
-        self._noise = tempfile.TemporaryFile("w+")
+        self._noise = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed with the process
         self.process = subprocess.Popen(
             [sys.executable, "-m", "splitzip_kv.transfer.demo.worker"],
             stdin=subprocess.PIPE,
