@@ -6,6 +6,7 @@ import sys
 
 SCRIPTS = pathlib.Path(__file__).parent.parent / "bench" / "scripts"
 sys.path.insert(0, str(SCRIPTS))
+import plots as plots  # those of docs/benchmarks.md, for the sections
 
 MADE_BY = "`python -m eval measure`"
 

@@ -71,4 +71,6 @@ assert raw == [5], raw
 received[raw] = cache[raw]
 assert (received == cache).all()
 moved = UNITS * budget + len(raw) * cache[0].nbytes
-print(f"{UNITS} units of {cache[0].nbytes} bytes in budgets of {budget}; {len(raw)} raw; ratio {cache.nbytes / moved:.3f}")
+print(
+    f"{UNITS} units of {cache[0].nbytes} bytes in budgets of {budget}; {len(raw)} raw; ratio {cache.nbytes / moved:.3f}"
+)

@@ -31,7 +31,10 @@ network = Network()
 receiver = Receiver(network.engine(), codebooks)
 incoming = receiver.expect(
     "request 7",
-    [Part(decode_pools[layer], "page,token,head,dim", key=layer, pages=OTHER_PAGES, tokens=TOKENS) for layer in range(LAYERS)],
+    [
+        Part(decode_pools[layer], "page,token,head,dim", key=layer, pages=OTHER_PAGES, tokens=TOKENS)
+        for layer in range(LAYERS)
+    ],
 )
 # end receive
 
