@@ -14,8 +14,6 @@
 namespace splitzip::cli {
 namespace {
 
-using Json = nlohmann::json;
-
 [[noreturn]] void refuse(const std::string& message) { throw Error("safetensors header: " + message); }
 
 [[noreturn]] void refuse_tensor(std::string_view name, const std::string& message) {
@@ -23,7 +21,7 @@ using Json = nlohmann::json;
 }
 
 /// Builds the tensors while the text is parsed: a tree of a hostile header could take far more memory than the text.
-class HeaderBuilder final : public nlohmann::json_sax<Json> {
+class HeaderBuilder final : public nlohmann::json_sax<nlohmann::json> {
  public:
   std::vector<SafetensorsTensor> take_tensors() {
     std::vector<std::string_view> names(metadata_keys_.begin(), metadata_keys_.end());
@@ -116,7 +114,7 @@ class HeaderBuilder final : public nlohmann::json_sax<Json> {
     return close_unknown();
   }
 
-  bool parse_error(std::size_t position, const std::string&, const Json::exception&) override {
+  bool parse_error(std::size_t position, const std::string&, const nlohmann::json::exception&) override {
     refuse("not valid JSON at byte " + std::to_string(position));
   }
 
@@ -240,7 +238,7 @@ SafetensorsHeader parse_safetensors_header(std::string_view json) {
   if (json.find('\0') != std::string_view::npos) refuse("zero byte in the JSON text");
 
   HeaderBuilder builder;
-  Json::sax_parse(json.begin(), json.end(), &builder);
+  nlohmann::json::sax_parse(json.begin(), json.end(), &builder);
   SafetensorsHeader header{.tensors = builder.take_tensors()};
 
   for (const SafetensorsTensor& tensor : header.tensors) check_size(tensor);

@@ -15,7 +15,6 @@ namespace splitzip::python {
 namespace {
 
 cudaStream_t stream_of(std::uint64_t handle) { return reinterpret_cast<cudaStream_t>(handle); }
-void* pointer_of(std::uint64_t address) { return reinterpret_cast<void*>(address); }
 
 splitzip_cuda_batch c_batch(const CudaBatch& batch) {
   splitzip_cuda_batch made = SPLITZIP_CUDA_BATCH_INIT;

@@ -11,11 +11,6 @@
 #include "errors.hpp"
 
 namespace splitzip::python {
-namespace {
-
-void* pointer_of(std::uint64_t address) { return reinterpret_cast<void*>(address); }
-
-}  // namespace
 
 int cuda_device_count() {
   int count = 0;

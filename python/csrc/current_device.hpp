@@ -5,11 +5,14 @@
 
 #include <cuda_runtime.h>
 
+#include <cstdint>
 #include <string>
 
 #include "errors.hpp"
 
 namespace splitzip::python {
+
+inline void* pointer_of(std::uint64_t address) { return reinterpret_cast<void*>(address); }
 
 inline void check_cuda(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;

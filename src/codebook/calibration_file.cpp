@@ -16,8 +16,8 @@ namespace splitzip {
 namespace {
 
 constexpr std::uint32_t kCountsMagic = 0x4E435A53u;
-constexpr std::size_t kHeaderBytes = 32;
-constexpr std::size_t kHashedHeaderBytes = 24;
+constexpr std::size_t kCountsHeaderBytes = 32;
+constexpr std::size_t kCountsHashedBytes = 24;
 constexpr std::size_t kTensorBytes = 8;
 constexpr std::size_t kChannelBytes = 4;
 
@@ -37,7 +37,7 @@ Window occupied(std::span<const std::uint64_t> channel) {
 }  // namespace
 
 std::size_t calibration_bytes(const CalibrationMap& tensors) {
-  std::size_t bytes = kHeaderBytes;
+  std::size_t bytes = kCountsHeaderBytes;
   for (const auto& [name, counts] : tensors) {
     bytes += kTensorBytes + name.size();
     for (std::uint32_t c = 0; c < counts.base_count; ++c) bytes += kChannelBytes + 8 * occupied(counts.channel(c)).size;
@@ -47,11 +47,11 @@ std::size_t calibration_bytes(const CalibrationMap& tensors) {
 
 void save_calibration(const CalibrationMap& tensors, std::uint8_t* to) {
   const std::size_t bytes = calibration_bytes(tensors);
-  std::memset(to, 0, kHeaderBytes);
+  std::memset(to, 0, kCountsHeaderBytes);
   store(to, kCountsMagic);
   store(to + 8, static_cast<std::uint32_t>(tensors.size()));
   store(to + 16, std::uint64_t{bytes});
-  std::uint8_t* at = to + kHeaderBytes;
+  std::uint8_t* at = to + kCountsHeaderBytes;
   for (const auto& [name, counts] : tensors) {
     store(at, counts.base_count);
     store(at + 4, static_cast<std::uint16_t>(name.size()));
@@ -68,7 +68,8 @@ void save_calibration(const CalibrationMap& tensors, std::uint8_t* to) {
       at += 8 * window.size;
     }
   }
-  store(to + kHashedHeaderBytes, xxh64({to, kHashedHeaderBytes}, {to + kHeaderBytes, bytes - kHeaderBytes}));
+  store(to + kCountsHashedBytes,
+        xxh64({to, kCountsHashedBytes}, {to + kCountsHeaderBytes, bytes - kCountsHeaderBytes}));
 }
 
 splitzip_status load_calibration(std::span<const std::uint8_t> bytes, CalibrationMap& tensors, splitzip_error* error) {
@@ -79,20 +80,20 @@ splitzip_status load_calibration(std::span<const std::uint8_t> bytes, Calibratio
   if (bytes.size() >= 4 && load<std::uint32_t>(data) != kCountsMagic) {
     return fail(error, SPLITZIP_ERROR_BAD_MAGIC, "not a file of splitzip counts", {.offset = 0});
   }
-  if (bytes.size() < kHeaderBytes) return corrupt("counts end inside of their header", bytes.size());
+  if (bytes.size() < kCountsHeaderBytes) return corrupt("counts end inside of their header", bytes.size());
   if (load<std::uint16_t>(data + 4) != SPLITZIP_FORMAT_VERSION) {
     return fail(error, SPLITZIP_ERROR_UNSUPPORTED_VERSION, "counts are of another version", {.offset = 4});
   }
   if (load<std::uint64_t>(data + 16) != bytes.size())
     return corrupt("counts are shorter or longer than they declare", 16);
-  if (xxh64(bytes.first(kHashedHeaderBytes), bytes.subspan(kHeaderBytes)) !=
-      load<std::uint64_t>(data + kHashedHeaderBytes)) {
-    return corrupt("checksum of the counts does not match", kHashedHeaderBytes);
+  if (xxh64(bytes.first(kCountsHashedBytes), bytes.subspan(kCountsHeaderBytes)) !=
+      load<std::uint64_t>(data + kCountsHashedBytes)) {
+    return corrupt("checksum of the counts does not match", kCountsHashedBytes);
   }
   if (load<std::uint16_t>(data + 6) != 0 || load<std::uint32_t>(data + 12) != 0)
     return corrupt("reserved field is not zero", 6);
 
-  std::uint64_t at = kHeaderBytes;
+  std::uint64_t at = kCountsHeaderBytes;
   const auto left = [&] { return bytes.size() - at; };
   const auto tensor_count = load<std::uint32_t>(data + 8);
   for (std::uint32_t t = 0; t < tensor_count; ++t) {

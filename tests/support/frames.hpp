@@ -14,6 +14,14 @@
 
 namespace splitzip::test {
 
+/// The argument as a C caller can pass it.
+template <typename Enum>
+Enum any_int(int value) {
+  Enum result;
+  std::memcpy(&result, &value, sizeof result);
+  return result;
+}
+
 using TensorList = std::vector<splitzip_tensor>;
 using LayoutList = std::vector<splitzip_layout>;
 

@@ -11,13 +11,6 @@
 namespace splitzip::test {
 namespace {
 
-template <typename Enum>
-Enum any_int(int value) {
-  Enum result;
-  std::memcpy(&result, &value, sizeof result);
-  return result;
-}
-
 TEST(Interface, NamesOfStatuses) {
   int known = 0;
   for (int value = -300; value < 2000; ++value) {

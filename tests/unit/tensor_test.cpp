@@ -11,14 +11,6 @@
 namespace splitzip::test {
 namespace {
 
-/// The argument as a C caller can pass it.
-template <typename Enum>
-Enum any_int(int value) {
-  Enum result;
-  std::memcpy(&result, &value, sizeof result);
-  return result;
-}
-
 struct BadTensor {
   const char* name;
   splitzip_status status;
