@@ -7,7 +7,6 @@
 FILE is a splitzip file (*.szkv) or a bare frame. OUT receives the original bytes; of a bare frame the values of all
 entries, each as [tokens][ranges][channels]. Written to be read, not to be fast. Numbers are sections of the document.
 """
-
 import argparse
 import struct
 from functools import partial
@@ -19,15 +18,12 @@ import numpy as np
 class FormatError(Exception):
     """args[0] is the name of the status code in the C interface, without SPLITZIP_ERROR_."""
 
-
 def require(status, condition, message):
     if not condition:
         raise FormatError(status, message)
 
-
 def ceil_div(a, b):
     return -(-a // b)
-
 
 class Reader:
     def __init__(self, data, short):
@@ -57,29 +53,8 @@ def hash32(h, *words):
     h = (h ^ h >> 13) * np.uint32(0xC2B2AE35)
     return int((h ^ h >> 16).sum(dtype=np.uint64)) % 2**32
 
-
-PI = np.array(
-    [
-        0x243F6A88,
-        0x85A308D3,
-        0x13198A2E,
-        0x03707344,
-        0xA4093822,
-        0x299F31D0,
-        0x082EFA98,
-        0xEC4E6C89,
-        0x452821E6,
-        0x38D01377,
-        0xBE5466CF,
-        0x34E90C6C,
-        0xC0AC29B7,
-        0xC97C50DD,
-        0x3F84D5B5,
-        0xB5470917,
-    ],
-    "u8",
-)
-
+PI = np.array([0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344, 0xA4093822, 0x299F31D0, 0x082EFA98, 0xEC4E6C89,
+               0x452821E6, 0x38D01377, 0xBE5466CF, 0x34E90C6C, 0xC0AC29B7, 0xC97C50DD, 0x3F84D5B5, 0xB5470917], "u8")
 
 def content_checksum(content, tensor_key, block, channel, chunk, count):
     """6.2, of the bytes of a chunk's whole vectors."""
@@ -91,7 +66,6 @@ def content_checksum(content, tensor_key, block, channel, chunk, count):
     seed = hash32(6, tensor_key % 2**32, tensor_key >> 32) + block % 2**32 * 0x27D4EB2F + (block >> 32) * 0x165667B1
     seed += channel * 0x9E3779B1 + chunk * 0x85EBCA77 + count * 0xC2B2AE3D
     return hash32((seed + int((fold ^ fold >> 15).sum(dtype=np.uint64))) % 2**32)
-
 
 def xxh64(data):
     p1, p2, p3, p4 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63
@@ -116,9 +90,9 @@ def xxh64(data):
 
 
 # 2. Element types: bytes, s, bits below the symbol (what is above it goes on top of these in the rest), rest planes
-TYPES = {1: (2, 8, 7, (8,)), 2: (2, 5, 10, (8, 2, 1)), 3: (4, 8, 23, (16, 8)), 4: (1, 4, 3, (4,)), 5: (1, 5, 2, (2, 1)), 6: (1, 4, 4, (4,))}
+TYPES = {1: (2, 8, 7, (8,)), 2: (2, 5, 10, (8, 2, 1)), 3: (4, 8, 23, (16, 8)),
+         4: (1, 4, 3, (4,)), 5: (1, 5, 2, (2, 1)), 6: (1, 4, 4, (4,))}
 (RAW, FIXED4, TIERED), (KIND_CODED, KIND_RAW, KIND_CONSTANT) = range(3), range(3)  # modes, kinds of chunks
-
 
 # 7. Codebooks
 def decode_codebook_set(data):
@@ -129,9 +103,8 @@ def decode_codebook_set(data):
     check(zero == 0 and count <= 2**20 and provenance_bytes <= 65535, "header")
     provenance, names, codebooks = reader.take(provenance_bytes, 8, "CODEBOOK_CORRUPT"), [], {}
     for _ in range(count):
-        (identity, base_count, name_bytes, code, ranks, slot1, slot2, zero, _, *statistics) = struct.unpack(
-            "<QIHB9sHHIQ8d", reader.take(104)
-        )
+        (identity, base_count, name_bytes, code, ranks, slot1, slot2, zero, _,
+         *statistics) = struct.unpack("<QIHB9sHHIQ8d", reader.take(104))
         check(code in TYPES and 1 <= base_count <= 2**24 and name_bytes <= 4096, "type or lengths")
         check(max(slot1, slot2) <= 1536 and zero == 0, "slots or reserved field")
         check(all(0 <= x < np.inf and not np.signbit(x) for x in statistics) and max(statistics[:2]) <= 1, "statistics")
@@ -149,19 +122,8 @@ def decode_codebook_set(data):
 # 4. Frame
 class Entry:
     def __init__(self, *fields):  # 4.2
-        (
-            self.codebook,
-            self.tensor_key,
-            self.first_block,
-            self.tokens,
-            self.tokens_per_unit,
-            self.channels,
-            self.first_channel,
-            self.ranges,
-            self.slot,
-            self.type,
-            self.mode,
-        ) = fields
+        (self.codebook, self.tensor_key, self.first_block, self.tokens, self.tokens_per_unit, self.channels,
+         self.first_channel, self.ranges, self.slot, self.type, self.mode) = fields
         require("UNSUPPORTED_TYPE", self.type in TYPES, f"type {self.type}")
         require("UNSUPPORTED_MODE", self.mode <= TIERED, f"mode {self.mode}")
         self.end_channel = self.first_channel + self.ranges * self.channels
@@ -187,7 +149,6 @@ class Entry:
                     count = min(size, unit - number * size)
                     yield block, r, number, count, ceil_div(count * self.bytes, 16)
 
-
 def decode_frame(data, codebooks, expected_nonce=None):
     """Returns whether there are checksums, and for each entry (Entry, array [tokens][ranges][channels])."""
     reader, check = Reader(data, "TRUNCATED"), partial(require, "CORRUPT_HEADER")
@@ -206,9 +167,8 @@ def decode_frame(data, codebooks, expected_nonce=None):
     require("TRUNCATED" if len(data) < frame_bytes else "TRAILING_BYTES", len(data) == frame_bytes, "frame length")
 
     check, spilled = partial(require, "CORRUPT_DIRECTORY"), 0
-    records, checksums, tile_records = (
-        np.frombuffer(reader.take(size, 16, "CORRUPT_DIRECTORY"), layout) for size, layout in zip(sizes, ("<u2", "<u4", "<u4"))
-    )
+    records, checksums, tile_records = (np.frombuffer(reader.take(size, 16, "CORRUPT_DIRECTORY"), layout)
+                                        for size, layout in zip(sizes, ("<u2", "<u4", "<u4")))
     checksums = checksums if flags else np.zeros(chunk_count, int)
     checksum = hash32(3, np.arange(chunk_count), records, checksums) + hash32(4, np.arange(tile_count), tile_records)
     check(directory_sum == (hash32(5, nonce % 2**32, nonce >> 32) + checksum) % 2**32, "directory checksum")
@@ -258,7 +218,6 @@ def decode_frame(data, codebooks, expected_nonce=None):
 # 5. Chunks
 def unpack(bits, width):  # fields of `width` bits, lowest first, from single bits
     return bits.reshape(-1, width) @ (1 << np.arange(width))
-
 
 def decode_chunk(e, kind, channels, pieces, variable):
     """The bytes of a chunk's vectors. `channels` are those of its values, `pieces` its parts of the planes."""
