@@ -13,6 +13,8 @@
 namespace splitzip::cli {
 namespace {
 
+constexpr const char* kNothingMore = "Accepted, but there is nothing more to say";
+
 constexpr std::string_view kSuffix = ".szkv";
 
 struct DecodeOptions {
@@ -132,7 +134,7 @@ int test(const DecodeOptions& options) {
 void add_decompress(CLI::App& app, Run& run) {
   CLI::App* const command = app.add_subcommand("decompress", "Give back the identical original of *.szkv files");
   const auto options = std::make_shared<DecodeOptions>();
-  add_common_options(*command, options->common, "Accepted, but there is nothing more to say");
+  add_common_options(*command, options->common, kNothingMore);
   add_target_options(*command, options->target);
   add_codebooks_option(*command, options->codebook_paths);
   add_threads_option(*command, options->threads);
@@ -143,7 +145,7 @@ void add_decompress(CLI::App& app, Run& run) {
 void add_test(CLI::App& app, Run& run) {
   CLI::App* const command = app.add_subcommand("test", "Decode and verify *.szkv files, writing nothing");
   const auto options = std::make_shared<DecodeOptions>();
-  add_common_options(*command, options->common, "Accepted, but there is nothing more to say");
+  add_common_options(*command, options->common, kNothingMore);
   add_codebooks_option(*command, options->codebook_paths);
   add_threads_option(*command, options->threads);
   add_device_option(*command, options->device);

@@ -75,17 +75,15 @@ Bytes Input::peek(std::size_t size) {
   return Bytes(peeked_).first(std::min(size, peeked_size_));
 }
 
-bool Input::begins_as(std::string_view kind) {
-  const Bytes start = peek(4);
-  const std::string_view magic(reinterpret_cast<const char*>(start.data()), start.size());
-  return (kind == kSzkvFile && magic == "SZKV") || (kind == kCodebookSetFile && magic == "SZCB") ||
-         (kind == kCountsFile && magic == "SZCN");
+bool Input::begins_as(const FileKind& kind) {
+  const Bytes start = peek(kind.magic.size());
+  return std::string_view(reinterpret_cast<const char*>(start.data()), start.size()) == kind.magic;
 }
 
-void Input::refuse_kinds_but(std::string_view kind) {
-  for (const std::string_view other : {kSzkvFile, kCodebookSetFile, kCountsFile}) {
-    if (other != kind && begins_as(other))
-      throw Error(name_ + " is " + std::string(other) + ", not " + std::string(kind));
+void Input::refuse_kinds_but(const FileKind& kind) {
+  for (const FileKind& other : {kSzkvFile, kCodebookSetFile, kCountsFile}) {
+    if (other.magic != kind.magic && begins_as(other))
+      throw Error(name_ + " is " + std::string(other.name) + ", not " + std::string(kind.name));
   }
 }
 

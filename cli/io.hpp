@@ -23,11 +23,12 @@ using Bytes = std::span<const std::uint8_t>;
 /// Room for `size` bytes. It never shrinks: a buffer that is used again and again is cleared only once.
 std::span<std::uint8_t> ensure(std::vector<std::uint8_t>& buffer, std::size_t size);
 
-/// Kinds of files that their first bytes tell, as messages name them.
-inline constexpr std::string_view kSafetensorsFile = "a safetensors file";
-inline constexpr std::string_view kSzkvFile = "a *.szkv file";
-inline constexpr std::string_view kCodebookSetFile = "a codebook set";
-inline constexpr std::string_view kCountsFile = "a file of counts";
+/// A kind of files: how messages name it, and the first bytes of ours.
+struct FileKind {
+  std::string_view name, magic;
+};
+inline constexpr FileKind kSafetensorsFile{"a safetensors file", ""}, kSzkvFile{"a *.szkv file", "SZKV"},
+    kCodebookSetFile{"a codebook set", "SZCB"}, kCountsFile{"a file of counts", "SZCN"};
 
 class Input {
  public:
@@ -48,10 +49,10 @@ class Input {
 
   /// The first bytes, at most 16 and fewer only at the end of the input, without taking them. Only before the first read.
   Bytes peek(std::size_t size);
-  /// True if the input begins as a file of this kind of ours does. Only before the first read.
-  bool begins_as(std::string_view kind);
+  /// True if the input begins as a file of this kind, one of ours, does. Only before the first read.
+  bool begins_as(const FileKind& kind);
   /// An error if it begins as a file of ours of another kind, which was mistaken for this one. Only before the first read.
-  void refuse_kinds_but(std::string_view kind);
+  void refuse_kinds_but(const FileKind& kind);
   /// At most to.size() bytes; fewer only at the end.
   std::size_t read(std::span<std::uint8_t> to);
   /// All of `to`, or an error that says that `what` is cut off.

@@ -197,6 +197,12 @@ class Layout(LayoutBase):
         )
 
 
+def on_host(tensor: Tensor, element_bytes: int) -> Layout:
+    """A new array [token, head, dim] in host memory, with room for the values of `tensor`."""
+    values = np.empty((tensor.tokens, tensor.ranges, tensor.channels), f"u{element_bytes}")
+    return Layout(values, "token,head,dim", type=tensor.type)
+
+
 def split_axes(axes: str) -> list[str]:
     names = [name.strip() for name in axes.split(",")]
     for name in names:

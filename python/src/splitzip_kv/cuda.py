@@ -26,7 +26,7 @@ from ._core import CudaTable, Mode, check_on_device, frame_sizes
 from ._cuda_memory import Array, Memory, PeerMemory, Stream, copy, device_count, pinned, place_of
 from ._errors import InvalidArgument, NonceMismatch, from_status
 from ._frame import Frame, encode
-from ._layout import Layout, bytes_of
+from ._layout import Layout, bytes_of, on_host
 from ._tensor import Tensor
 
 __all__ = [
@@ -299,8 +299,7 @@ class Coder:
         """An array [token, head, dim] in host memory with all values of `layout`, or those of its first `tokens` tokens:
         for what is not done on a GPU, as calibration."""
         tensor = layout.tensor(mode=Mode.RAW, tokens=tokens)
-        values = np.empty((tensor.tokens, tensor.ranges, tensor.channels), f"u{layout.element_bytes}")
-        copied = Layout(values, "token,head,dim", type=tensor.type)
+        copied = on_host(tensor, layout.element_bytes)
         Frame(self.encode([tensor], [layout])).decode([tensor], [copied])
         return copied
 

@@ -79,6 +79,11 @@ class Settings:
             ]
         )
 
+    @property
+    def between_gpus(self) -> bool:
+        """Whether frames of a cache on a GPU do not come to the host."""
+        return self.protocol in ("cuda_peer", "nixl")
+
     def make_engine(self, device: int | None) -> Engine:
         """For a cache in host memory, or that of a GPU."""
         if self.protocol == "nixl":

@@ -72,7 +72,7 @@ class WorkerSide:
     def _open_transfers(self) -> None:
         settings, blocks = self._settings, self._blocks
         assert blocks is not None
-        options = blocks.options(settings.options, between_gpus=settings.protocol in ("cuda_peer", "nixl"))
+        options = blocks.options(settings.options, between_gpus=settings.between_gpus)
         codebooks = CodebookSet.load(settings.codebooks) if settings.codebooks else None
         if settings.receives:
             self._receiver = Receiver(settings.make_engine(blocks.device), codebooks, options)

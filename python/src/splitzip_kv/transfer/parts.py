@@ -14,6 +14,7 @@ import splitzip_kv
 
 from .. import Codebook, ElementType, Layout, Mode, SplitzipError, Tensor, frame_sizes
 from .._core import slot_words
+from .._layout import on_host
 from .coding import Coding
 from .messages import MAX_TENSORS, TensorRecord
 
@@ -179,14 +180,7 @@ def _fitting_runs(part: Part, limit: int, checksums: bool) -> Iterator[tuple[Ten
 def decodes_to_itself(encoded: memoryview, frame: Frame, coding: Coding) -> bool:
     """Decode it on the CPU, to elsewhere, and compare every bit with the source."""
     tensors, layouts = frame
-    copies = [
-        Layout(
-            np.empty((tensor.tokens, tensor.ranges, tensor.channels), f"u{layout.element_bytes}"),
-            "token,head,dim",
-            type=tensor.type,
-        )
-        for tensor, layout in zip(tensors, layouts, strict=True)
-    ]
+    copies = [on_host(tensor, layout.element_bytes) for tensor, layout in zip(tensors, layouts, strict=True)]
     try:
         splitzip_kv.Frame(encoded).decode(tensors, copies)
     except SplitzipError:
