@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 
-
 class FormatError(Exception):
     """args[0] is the name of the status code in the C interface, without SPLITZIP_ERROR_."""
 
@@ -162,14 +161,15 @@ def decode_frame(data, codebooks, expected_nonce=None):
     entries = [Entry(*fields) for fields in struct.iter_unpack("<QQQ5IHBB", table)]
     counts = sum(e.chunk_count for e in entries), sum(ceil_div(e.chunk_count, 8) for e in entries)
     check((chunk_count, tile_count) == counts and chunk_count < 2**24, "chunk_count or tile_count")
-    sizes = sum([e.sizes for e in entries], [2 * chunk_count, 4 * chunk_count * (flags & 1), 4 * tile_count])
-    check(frame_bytes == reader.at + sum(ceil_div(s, 16) * 16 for s in sizes) + 4 * spill_words, "frame_bytes")
+    align, shared = 32 if entries else 1, [0, 2 * chunk_count, 4 * chunk_count * (flags & 1), 4 * tile_count]  # 4
+    sizes = sum([e.sizes for e in entries], [reader.at, *shared])
+    check(frame_bytes == sum(ceil_div(s, align) * align for s in sizes) + 4 * spill_words, "frame_bytes")
     require("TRUNCATED" if len(data) < frame_bytes else "TRAILING_BYTES", len(data) == frame_bytes, "frame length")
 
     check, spilled = partial(require, "CORRUPT_DIRECTORY"), 0
-    records, checksums, tile_records = (np.frombuffer(reader.take(size, 16, "CORRUPT_DIRECTORY"), layout)
-                                        for size, layout in zip(sizes, ("<u2", "<u4", "<u4")))
-    checksums = checksums if flags else np.zeros(chunk_count, int)
+    _, records, checksums, tile_records = (np.frombuffer(reader.take(size, align, "CORRUPT_DIRECTORY"), layout)
+                                           for size, layout in zip(shared, ("u1", "<u2", "<u4", "<u4")))
+    checksums = checksums if flags else 0 * records
     checksum = hash32(3, np.arange(chunk_count), records, checksums) + hash32(4, np.arange(tile_count), tile_records)
     check(directory_sum == (hash32(5, nonce % 2**32, nonce >> 32) + checksum) % 2**32, "directory checksum")
     directory = list(zip((records >> 8).tolist(), (records & 255).tolist(), checksums.tolist()))
@@ -183,8 +183,8 @@ def decode_frame(data, codebooks, expected_nonce=None):
         for tile in (e.directory[c : c + 8] for c in range(0, e.chunk_count, 8)):
             words, slot_words = sum(length for _, length, _ in tile), ceil_div(e.slot * len(tile), 8)
             e.tiles.append((words, slot_words, spilled, spilled := spilled + max(0, words - slot_words)))
-    starts = [start for e in entries for *_, start, _ in e.tiles]
-    check(starts == tile_records.tolist() and spilled == spill_words, "tile records or spill_words")
+    starts = [start for e in entries for *_, start, _ in e.tiles] + [spilled]
+    check(starts == [*tile_records.tolist(), spill_words], "tile records or spill_words")
 
     require("NONCE_MISMATCH", expected_nonce in (None, nonce), f"nonce {nonce}")
     require("OVER_BUDGET", flags < 2, "the frame did not fit in its budget")
@@ -196,7 +196,7 @@ def decode_frame(data, codebooks, expected_nonce=None):
 
     spill, result = np.frombuffer(data[frame_bytes - 4 * spill_words :], "<u4"), []
     for e in entries:
-        *planes, slots = (np.frombuffer(reader.take(size, 16), np.uint8) for size in e.sizes)
+        *planes, slots = (np.frombuffer(reader.take(size, align), np.uint8) for size in e.sizes)
         slots, parts, vector, word = slots.view("<u4"), [], 0, 0
         for words, slot_words, start, end in e.tiles:
             slot, slots = slots[:slot_words], slots[slot_words:]

@@ -12,6 +12,7 @@
 #include "codebook/codebook.hpp"
 #include "format/frame.hpp"
 #include "splitzip/splitzip.h"
+#include "support/seal.hpp"
 
 namespace {
 
@@ -73,26 +74,6 @@ Outcome decode(const Bytes& frame, const splitzip_tensor& tensor, std::size_t va
     outcome.chunk = error.chunk;
   }
   return outcome;
-}
-
-/// Make the directory's checksums right, so that damage is found later than there.
-void seal(Bytes& frame) {
-  const auto chunks = splitzip::load<std::uint32_t>(frame.data() + 20);
-  const auto tiles = splitzip::load<std::uint32_t>(frame.data() + 24);
-  const std::size_t records = splitzip::kHeaderBytes + splitzip::kEntryBytes;
-  const std::size_t checksums = (records + 2 * std::size_t{chunks} + 15) / 16 * 16;
-  const std::size_t tile_records = (checksums + 4 * std::size_t{chunks} + 15) / 16 * 16;
-  std::uint32_t sum = splitzip::hash_u64(splitzip::HashDomain::kNonce, splitzip::load<std::uint64_t>(frame.data() + 8));
-  for (std::uint32_t c = 0; c < chunks; ++c) {
-    sum += splitzip::chunk_record_hash(c, splitzip::load<std::uint16_t>(frame.data() + records + 2 * std::size_t{c}),
-                                       splitzip::load<std::uint32_t>(frame.data() + checksums + 4 * std::size_t{c}));
-  }
-  for (std::uint32_t t = 0; t < tiles; ++t) {
-    sum +=
-        splitzip::tile_record_hash(t, splitzip::load<std::uint32_t>(frame.data() + tile_records + 4 * std::size_t{t}));
-  }
-  splitzip::store(frame.data() + 40, sum);
-  splitzip::store(frame.data() + 44, splitzip::header_checksum(frame.data(), 1));
 }
 
 template <typename Run>
@@ -168,7 +149,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (std::uint32_t f = 0; f < flips && frame.size() > start; ++f) {
     frame[start + (places[f] >> 3) % (frame.size() - start)] ^= static_cast<std::uint8_t>(1u << places[f] % 8);
   }
-  seal(frame);
+  splitzip::test::seal(frame);
   expect_agreement(workers, [&](splitzip_workers* with) { return decode(frame, tensor, value_bytes, with); });
   return 0;
 }

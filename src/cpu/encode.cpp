@@ -118,6 +118,7 @@ class FrameEncoder final : public SharedWork {
   std::uint8_t* at(std::uint64_t offset) const { return dst_.data() + offset; }
   void clear_padding(std::uint64_t end) const { std::memset(at(end), 0, align_up(end, kSectionAlignment) - end); }
   void clear_entry_padding(const OpenEntry& open) const;
+  void clear_directory_padding() const;
   std::uint32_t encode_tile(OpenEntry& open, std::uint32_t index, std::uint32_t tile, Pending& pending) const;
   void announce(Group& group);
   std::uint32_t place(Pending& pending, bool all);
@@ -348,10 +349,16 @@ std::uint32_t FrameEncoder::place_group(const Group& group, const std::uint8_t* 
   return checksum;
 }
 
-void FrameEncoder::finish() {
+void FrameEncoder::clear_directory_padding() const {
+  if (geometry_.entries == 0) return;
+  clear_padding(geometry_.entries_end());
   clear_padding(geometry_.records_offset + 2 * std::uint64_t{geometry_.chunks});
   if (geometry_.checksums_offset != 0) clear_padding(geometry_.checksums_offset + 4 * std::uint64_t{geometry_.chunks});
   clear_padding(geometry_.tile_records_offset + 4 * std::uint64_t{geometry_.tiles});
+}
+
+void FrameEncoder::finish() {
+  clear_directory_padding();
   for (std::size_t i = 0; i < tensors_.size(); ++i) store(at(kHeaderBytes + i * kEntryBytes), entry_of(tensors_[i]));
 
   // Header last: it covers the rest.

@@ -10,6 +10,8 @@
 
 namespace splitzip::cuda {
 
+static_assert(kSectorBytes == kSectionAlignment);
+
 // Shape of one entry, from its tensor and the number of its tokens.
 struct EntrySizes {
   uint32_t full_blocks, full_chunks, full_vectors;
@@ -17,7 +19,7 @@ struct EntrySizes {
   uint32_t chunk_count, tile_count, slot_words;
   uint64_t vectors, rest_bytes, code_bytes, slot_bytes;  // rest_bytes: of all rest planes, padded
 
-  __device__ uint64_t section_bytes() const { return rest_bytes + pad16(code_bytes) + pad16(slot_bytes); }
+  __device__ uint64_t section_bytes() const { return rest_bytes + pad_section(code_bytes) + pad_section(slot_bytes); }
 };
 
 // Words of the slot of a full tile, if the first unit has so many vectors: default_slot_words() of the host.
@@ -50,23 +52,31 @@ __device__ inline EntrySizes size_entry(const TensorRecord& tensor, uint32_t tok
 
 // Places of a frame's directory, counted from its start.
 struct DirectoryShape {
-  uint64_t records, checksums, tile_records, sections;
+  uint64_t entries_end, records, checksums, tile_records, sections;
 };
 __device__ inline DirectoryShape shape_directory(const Batch& batch, uint32_t chunks, uint32_t tiles) {
   DirectoryShape shape;
-  shape.records = kHeaderBytes + uint64_t{batch.tensor_count} * kEntryBytes;
-  shape.checksums = shape.records + pad16(uint64_t{2} * chunks);
-  shape.tile_records = shape.checksums + (batch.checksums != 0 ? pad16(uint64_t{4} * chunks) : 0);
-  shape.sections = shape.tile_records + pad16(uint64_t{4} * tiles);
+  shape.entries_end = kHeaderBytes + uint64_t{batch.tensor_count} * kEntryBytes;
+  shape.records = pad_section(shape.entries_end);
+  shape.checksums = shape.records + pad_section(uint64_t{2} * chunks);
+  shape.tile_records = shape.checksums + (batch.checksums != 0 ? pad_section(uint64_t{4} * chunks) : 0);
+  shape.sections = shape.tile_records + pad_section(uint64_t{4} * tiles);
   return shape;
 }
 
-// f(address, bytes) for the padding of every section of the entry, and with its first entry for that of the frame's directory.
+// f(address, whole, status) for the padding of every section of the entry, and with its first entry for that of the frame's directory: a word, or a
+// byte if it is not `whole`, and the status of a frame where it is not zero.
 template <class F>
 __device__ inline void for_each_padding(const Batch& batch, const FramePlan& frame, const EntryPlan& entry,
                                         const TensorRecord& tensor, const EntrySizes& shape, F f) {
+  uint32_t status = SPLITZIP_ERROR_CORRUPT_PAYLOAD;
   const auto padding = [&](uint64_t section, uint64_t bytes) {
-    f(section + bytes, static_cast<uint32_t>(pad16(bytes) - bytes));
+    const uint64_t end = section + pad_section(bytes);
+    uint64_t at = section + bytes;
+#pragma unroll 1
+    for (; at % 4 != 0; ++at) f(at, false, status);
+#pragma unroll 1
+    for (; at < end; at += 4) f(at, true, status);
   };
   uint64_t plane = entry.rests;
   for (uint32_t p = 0; p < kMaxPlanes - 1; ++p) {
@@ -76,7 +86,9 @@ __device__ inline void for_each_padding(const Batch& batch, const FramePlan& fra
   padding(entry.codes, shape.code_bytes);
   padding(entry.slots, shape.slot_bytes);
   if (tensor.index != 0) return;
+  status = SPLITZIP_ERROR_CORRUPT_DIRECTORY;
   const DirectoryShape directory = shape_directory(batch, frame.chunk_count, frame.tile_count);
+  padding(frame.data, directory.entries_end);
   padding(frame.data + directory.records, uint64_t{2} * frame.chunk_count);
   if (batch.checksums != 0) padding(frame.data + directory.checksums, uint64_t{4} * frame.chunk_count);
   padding(frame.data + directory.tile_records, uint64_t{4} * frame.tile_count);
@@ -126,8 +138,8 @@ __device__ __forceinline__ void write_entry(const Batch& batch, FramePlan& frame
   const TwelveWords words = entry_words(entry, tensor);
   store_words(entry_address(frame, tensor.index), words);
   atomicAdd(&frame.entry_sum, hash_entry(tensor.index, words));
-  for_each_padding(batch, frame, entry, tensor, shape, [](uint64_t address, uint32_t bytes) {
-    for (uint32_t b = 0; b < bytes; ++b) ptx::store_1(address + b, 0);
+  for_each_padding(batch, frame, entry, tensor, shape, [](uint64_t address, bool whole, uint32_t) {
+    whole ? ptx::store_4(address, 0) : ptx::store_1(address, 0);
   });
 }
 
@@ -206,11 +218,11 @@ __device__ __forceinline__ void check_entry(const Batch& batch, FramePlan& frame
       fail(frame.found, i < 2 ? SPLITZIP_ERROR_CODEBOOK_MISMATCH : SPLITZIP_ERROR_GEOMETRY_MISMATCH);
   }
   atomicAdd(&frame.entry_sum, hash_entry(tensor.index, found));
-  bool zero = true;
-  for_each_padding(batch, frame, entry, tensor, shape, [&](uint64_t address, uint32_t bytes) {
-    for (uint32_t b = 0; b < bytes; ++b) zero &= ptx::load_1(address + b) == 0;
+  uint32_t worst = SPLITZIP_OK;
+  for_each_padding(batch, frame, entry, tensor, shape, [&](uint64_t address, bool whole, uint32_t status) {
+    if ((whole ? ptx::load_4(address) : ptx::load_1(address)) != 0) worst = status;
   });
-  if (!zero) fail(frame.found, SPLITZIP_ERROR_CORRUPT_PAYLOAD);
+  if (worst != SPLITZIP_OK) fail(frame.found, worst);
   if (tensor.index == 0) {
     const uint32_t status = compare_headers(load_words(frame.data), header_words(batch, frame, frame.spill_words));
     if (status != SPLITZIP_OK) fail(frame.found, status);

@@ -188,7 +188,7 @@ __device__ inline void plan_entry(const Batch& batch, const EntryInput& input, c
   const Totals before = sum - frame.before;
   entry.rests = data + directory.sections + before.bytes;
   entry.codes = entry.rests + shape.rest_bytes;
-  entry.slots = entry.codes + pad16(shape.code_bytes);
+  entry.slots = entry.codes + pad_section(shape.code_bytes);
   entry.records = data + directory.records + uint64_t{2} * before.chunks;
   entry.checksums = data + directory.checksums + uint64_t{4} * before.chunks;
   entry.tile_records = data + directory.tile_records + uint64_t{4} * before.tiles;

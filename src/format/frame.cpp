@@ -4,7 +4,7 @@
 namespace splitzip {
 namespace {
 
-/// Zero bytes between the end of a section and the next multiple of 16.
+/// Zero bytes between the end of a section and the start of the next one.
 bool padding_is_zero(const std::uint8_t* frame, std::uint64_t section_end) {
   return all_zero(frame + section_end, align_up(section_end, kSectionAlignment) - section_end);
 }
@@ -51,7 +51,9 @@ std::uint32_t directory_checksum(const std::uint8_t* data, const FrameGeometry& 
 }
 
 bool directory_padding_is_zero(const std::uint8_t* data, const FrameGeometry& frame) {
-  return padding_is_zero(data, frame.records_offset + 2 * std::uint64_t{frame.chunks}) &&
+  if (frame.entries == 0) return true;
+  return padding_is_zero(data, frame.entries_end()) &&
+         padding_is_zero(data, frame.records_offset + 2 * std::uint64_t{frame.chunks}) &&
          (frame.checksums_offset == 0 ||
           padding_is_zero(data, frame.checksums_offset + 4 * std::uint64_t{frame.chunks})) &&
          padding_is_zero(data, frame.tile_records_offset + 4 * std::uint64_t{frame.tiles});

@@ -118,7 +118,12 @@ splitzip_status GeometryWalk::count(const EntryShape& shape, const char** messag
 }
 
 void GeometryWalk::finish_counting(bool checksums) {
-  std::uint64_t offset = kHeaderBytes + std::uint64_t{frame_.entries} * kEntryBytes;
+  if (frame_.entries == 0) {  // nothing but the header
+    frame_.records_offset = frame_.tile_records_offset = frame_.spill_offset = kHeaderBytes;
+    frame_.checksums_offset = checksums ? kHeaderBytes : 0;
+    return;
+  }
+  std::uint64_t offset = align_up(frame_.entries_end(), kSectionAlignment);
   frame_.records_offset = offset;
   offset = align_up(offset + std::uint64_t{frame_.chunks} * 2, kSectionAlignment);
   if (checksums) {

@@ -15,7 +15,7 @@ inline constexpr std::uint32_t kMaxEntries = 65535;
 inline constexpr std::uint32_t kMaxChunks = (1u << 24) - 1;
 inline constexpr std::uint32_t kHeaderBytes = 48;
 inline constexpr std::uint32_t kEntryBytes = 48;
-inline constexpr std::uint32_t kSectionAlignment = 16;
+inline constexpr std::uint32_t kSectionAlignment = 32;  // also of header and entries together
 inline constexpr std::uint32_t kFlagChecksums = 1;
 inline constexpr std::uint32_t kFlagOverBudget = 2;
 
@@ -97,6 +97,8 @@ struct FrameGeometry {
   std::uint64_t tile_records_offset = 0;
   std::uint64_t spill_offset = 0;  // also the length of everything before the spill
   std::uint64_t max_spill_words = 0;
+
+  std::uint64_t entries_end() const { return kHeaderBytes + std::uint64_t{entries} * kEntryBytes; }
 };
 
 /// Walks through the entries of a frame, twice: first `count` for every entry, then `finish_counting`, then `place` for every

@@ -37,7 +37,7 @@ GEOMETRY = ["order", "tokens", "tokens_per_unit", "channels", "first_channel", "
         ((3, 17, 16), (), [["range_major", 17, 17, 16, 0, 3, 0]]),
         ((17, 3, 16), ("--axes", "token,head,dim"), [["token_major", 17, 17, 16, 0, 3, 0]]),
         ((1, 17, 16), (), [["token_major", 17, 17, 16, 0, 1, 0]]),
-        ((3, 1, 16), (), [["token_major", 1, 1, 16, 0, 3, 0]]),
+        ((3, 1, 160), (), [["token_major", 1, 1, 160, 0, 3, 0]]),
         ((40, 16), (), [["token_major", 40, 40, 16, 0, 1, 0]]),
         ((200,), (), [["token_major", 200, 200, 1, 0, 1, 0]]),
         ((200,), ("--axes", "dim"), [["token_major", 1, 1, 200, 0, 1, 0]]),

@@ -53,6 +53,10 @@ class DeviceBytes {
   DeviceBytes(const DeviceBytes&) = delete;
   DeviceBytes(DeviceBytes&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(other.size_), pinned_(other.pinned_) {}
+  DeviceBytes& operator=(DeviceBytes&& other) noexcept {
+    std::swap(data_, other.data_), std::swap(size_, other.size_), std::swap(pinned_, other.pinned_);
+    return *this;
+  }
   ~DeviceBytes() {
     if (data_ != nullptr) static_cast<void>(pinned_ ? cudaFreeHost(data_) : cudaFree(data_));
   }

@@ -17,6 +17,7 @@ CODED_CHUNK, RAW_CHUNK, CONSTANT_CHUNK = 0, 1, 2
 
 ELEMENT_BYTES = {BF16: 2, FP16: 2, FP32: 4, E4M3: 1, E5M2: 1, BYTES: 1}
 SYMBOL_BITS = {BF16: 8, FP16: 5, FP32: 8, E4M3: 4, E5M2: 5, BYTES: 4}
+SECTION = 32  # section 4: what sections are padded to
 REST_PLANES = {BF16: [8], FP16: [8, 2, 1], FP32: [16, 8], E4M3: [4], E5M2: [2, 1], BYTES: [4]}
 UNSIGNED = {1: "<u1", 2: "<u2", 4: "<u4"}
 
@@ -371,7 +372,10 @@ class Frame:
             struct.pack(f"<{len(self.checksums)}I", *self.checksums) if self.has_checksums else b"",
             struct.pack(f"<{len(self.tile_records)}I", *self.tile_records),
         ]
-        padded = [bytearray(pad(section, 16)) for section in directory]
+        entries_end = 48 + 48 * len(self.entries)
+        padded = [bytearray(up(entries_end, SECTION) - entries_end)] + [bytearray(pad(section, SECTION)) for section in directory]
+        if not self.entries:
+            padded = []
         if self.directory_padding is not None:
             padded[self.directory_padding][-1] = 1
         body = b"".join([*padded, *self.sections, self.spill])
@@ -390,7 +394,7 @@ class Frame:
             "chunk_count": len(self.records),
             "tile_count": len(self.tile_records),
             "spill_words": len(self.spill) // 4,
-            "frame_bytes": 48 + 48 * len(self.entries) + len(body),
+            "frame_bytes": entries_end + len(body),
             **self.header,
         }
         header = h["magic"] + struct.pack(
@@ -421,8 +425,8 @@ def build_frame(tensors, nonce=0, has_checksums=True):
             slots += variable[:slot_bytes].ljust(slot_bytes, b"\0")
             frame.spill += variable[slot_bytes:]
         for plane in range(len(tensor.plane_widths())):
-            frame.sections.append(bytearray(pad(b"".join(chunk.pieces[plane] for chunk in chunks), 16)))
-        frame.sections.append(bytearray(pad(slots, 16)))
+            frame.sections.append(bytearray(pad(b"".join(chunk.pieces[plane] for chunk in chunks), SECTION)))
+        frame.sections.append(bytearray(pad(slots, SECTION)))
         frame.records += [chunk.kind << 8 | chunk.words for chunk in chunks]
         frame.checksums += [chunk.checksum for chunk in chunks]
         tokens, ranges, channels = tensor.values.shape

@@ -134,12 +134,13 @@ def frame_faults():
     yield entry("entry_tokens", "CORRUPT_HEADER", "a token more than there are chunks", tokens=7)
 
     yield sealed("directory_checksum", "CORRUPT_DIRECTORY", "directory checksum", lambda f: setattr(f, "checksum_flips", (0, 1)))
-    for number, name in enumerate(("records", "checksums", "tile_records")):
+    for number, name in enumerate(("entries", "records", "checksums", "tile_records")):
         yield sealed(
             f"directory_padding_{name}",
             "CORRUPT_DIRECTORY",
             f"padding of the {name}",
             lambda f, number=number: setattr(f, "directory_padding", number),
+            two_entries_frame,
         )
     yield record("record_reserved_bit", "bit 10 of a record", 0, 0x400)
     yield record("record_kind", "kind 3", 5, 0x301)
@@ -198,8 +199,8 @@ def frame_faults():
     )
 
     # Sections of the entry: 0 rest plane, 8 bytes a chunk; 1 code plane, 2 bytes a chunk; 2 slots.
-    yield payload("padding_of_plane", "padding of the code plane", 1, 15, 1)
-    yield payload("padding_of_slots", "padding of the slots", 2, 47, 1)
+    yield payload("padding_of_plane", "padding of the code plane", 1, 31, 1)
+    yield payload("padding_of_slots", "padding of the slots", 2, 63, 1)
     yield payload("padding_of_rest_plane", "padding of the rest plane", 0, 31, 1, base=short_frame)
     yield payload("slot_unused_word", "an unused word of a slot", 2, 4 * 8, 1)
     yield payload("padding_value_rest", "rest of a padding value", 0, 6, 1)
@@ -267,13 +268,17 @@ def empty_frame():
     return model.build_frame([model.Tensor(model.BF16, model.RAW, None, np.zeros((0, 1, 6), "<u2"), 1)], nonce=5)
 
 
+def two_entries_frame():
+    return model.build_frame([tensor(), short_tensor()], nonce=5)
+
+
 def constant_without_words():
     """bytes in mode fixed4: all planes have 16 bytes a vector, so raw_words is 0."""
     values = np.full((1, 1, 16), 0x15, np.uint8)  # delta is 15: an escape
     frame = model.build_frame([model.Tensor(model.BYTES, model.FIXED4, BYTES_BOOK, values, 1, slot_words=8)], nonce=5)
     assert frame.records == [0x100]
     frame.records = [0x201]
-    frame.sections = [bytearray(16), bytearray(16), bytearray(model.pad(bytes([0x15]), 16))]
+    frame.sections = [bytearray(model.SECTION), bytearray(model.SECTION), bytearray(model.pad(bytes([0x15]), model.SECTION))]
     return frame.bytes()
 
 

@@ -127,7 +127,8 @@ def accepted_frames(books):
     raw = model.build_frame([model.Tensor(model.FP16, model.RAW, None, values, 1)])
     frame, content = model.build_frame([tensor]), bytes(raw.sections[0])
     frame.sections = [
-        bytearray(model.pad(piece, 16)) for piece in (content[:8], content[8:10], content[10:11], content[11:13], content[13:] + bytes(29))
+        bytearray(model.pad(piece, model.SECTION))
+        for piece in (content[:8], content[8:10], content[10:11], content[11:13], content[13:16] + bytes(29))
     ]
     frame.records[0] = 1 << 8 | 1
     yield "accepted_raw", frame, [tensor]
@@ -135,7 +136,8 @@ def accepted_frames(books):
     # A constant chunk where codes would do.
     equal = replace(tensor, values=np.full((1, 1, 8), int(values[0, 0, 0]), values.dtype))
     frame = model.build_frame([equal])
-    frame.sections = [bytearray(16)] * 4 + [bytearray(model.pad(int(values[0, 0, 0]).to_bytes(4, "little"), 32))]
+    frame.sections = [bytearray(model.SECTION)] * 4
+    frame.sections.append(bytearray(model.pad(int(values[0, 0, 0]).to_bytes(4, "little"), model.SECTION)))
     frame.records[0] = 2 << 8 | 1
     yield "accepted_constant", frame, [equal]
 

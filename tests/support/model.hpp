@@ -116,8 +116,8 @@ inline void expect_model(const splitzip_tensor& tensor, std::uint32_t slot_words
   std::size_t known = directory.end;
   const std::uint32_t per_vector = element(tensor.type).values_per_vector();
   for (const std::uint32_t bits : plane_bits(tensor.type, tensor.mode))
-    known += round_up_16(vectors * bits * per_vector / 8);
-  known += round_up_16(4 * slots);
+    known += round_up_section(vectors * bits * per_vector / 8);
+  known += round_up_section(4 * slots);
   EXPECT_EQ(frame.size(), known + 4 * spill);
   EXPECT_EQ(get<std::uint64_t>(frame, 32), frame.size());
 }

@@ -25,28 +25,29 @@ void put(Bytes& bytes, std::size_t offset, std::type_identity_t<T> value) {
   store<T>(bytes.data() + offset, value);
 }
 
-inline std::size_t round_up_16(std::size_t size) { return (size + 15) / 16 * 16; }
+inline std::size_t round_up_section(std::size_t size) { return (size + 31) / 32 * 32; }
 
 /// Where the directory's sections lie, from the counts of the header alone.
 struct Directory {
-  std::size_t records;
-  std::size_t checksums;  // 0: none
-  std::size_t tiles;
-  std::size_t end;
-  std::uint32_t chunk_count;
-  std::uint32_t tile_count;
+  std::size_t records = kHeaderSize;
+  std::size_t checksums = 0;  // none
+  std::size_t tiles = kHeaderSize;
+  std::size_t end = kHeaderSize;
+  std::uint32_t chunk_count = 0;
+  std::uint32_t tile_count = 0;
 
   explicit Directory(const Bytes& frame) {
+    const std::size_t entries = get<std::uint32_t>(frame, 16);
+    if (entries == 0) return;
     chunk_count = get<std::uint32_t>(frame, 20);
     tile_count = get<std::uint32_t>(frame, 24);
-    records = kHeaderSize + std::size_t{get<std::uint32_t>(frame, 16)} * kEntrySize;
-    tiles = round_up_16(records + std::size_t{chunk_count} * 2);
-    checksums = 0;
+    records = round_up_section(kHeaderSize + entries * kEntrySize);
+    tiles = round_up_section(records + std::size_t{chunk_count} * 2);
     if ((get<std::uint16_t>(frame, 6) & 1) != 0) {
       checksums = tiles;
-      tiles = round_up_16(checksums + std::size_t{chunk_count} * 4);
+      tiles = round_up_section(checksums + std::size_t{chunk_count} * 4);
     }
-    end = round_up_16(tiles + std::size_t{tile_count} * 4);
+    end = round_up_section(tiles + std::size_t{tile_count} * 4);
   }
 };
 

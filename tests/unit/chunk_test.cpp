@@ -36,7 +36,7 @@ struct OneChunk {
     for (const std::uint32_t bits : plane_bits(type, mode)) {
       planes.push_back(variable);
       plane_sizes.push_back(vectors * bits * e.values_per_vector() / 8);
-      variable = round_up_16(variable + plane_sizes.back());
+      variable = round_up_section(variable + plane_sizes.back());
     }
   }
 

@@ -302,7 +302,7 @@ TEST(Padding, OfEverySection) {
       ASSERT_EQ(directory.chunk_count, 10u);
       std::size_t tested = 0;
       const auto expect_status = [&](std::size_t section_end, splitzip_status status) {
-        for (std::size_t at = section_end; at < round_up_16(section_end); ++at, ++tested) {
+        for (std::size_t at = section_end; at < round_up_section(section_end); ++at, ++tested) {
           Bytes frame = sample.frame;
           ASSERT_EQ(frame[at], 0) << at;
           frame[at] = 1;
@@ -322,7 +322,7 @@ TEST(Padding, OfEverySection) {
       for (const std::uint32_t bits : plane_bits(type, mode)) {
         at += vectors * bits * per_vector / 8;
         expect_status(at, SPLITZIP_ERROR_CORRUPT_PAYLOAD);
-        at = round_up_16(at);
+        at = round_up_section(at);
       }
       if (mode != SPLITZIP_MODE_RAW) expect_status(at + 4 * 10, SPLITZIP_ERROR_CORRUPT_PAYLOAD);
       EXPECT_GE(tested, 12u + 8 + 8);
