@@ -13,7 +13,7 @@
 namespace splitzip::cli {
 namespace {
 
-constexpr std::uint64_t kAlignment = 16;
+constexpr std::uint64_t kAlignment = 32;
 
 double mean_of(const std::vector<std::uint64_t>& lengths) {
   return std::accumulate(lengths.begin(), lengths.end(), 0.0) / static_cast<double>(lengths.size());

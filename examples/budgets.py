@@ -31,7 +31,7 @@ codebook = calibration.finish().find("k")
 tensor = layout_of(cache[0]).tensor(codebook)
 lengths = [len(splitzip_kv.encode([tensor], [layout_of(unit)])) for unit in cache[:4]]
 budget = splitzip_kv.propose_budget(lengths, overflow_rate=1e-3)
-budget = (budget + 15) // 16 * 16  # frames one after the other stay aligned
+budget = (budget + 31) // 32 * 32  # frames one after the other stay aligned
 
 landing = bytearray(UNITS * budget)  # the receiver registers it, and tells its address and the budget
 staging = bytearray(UNITS * budget)  # the sender's

@@ -93,7 +93,7 @@ class Codec {
       lengths.push_back(result.frame_bytes);
     std::uint64_t budget = 0;
     require(splitzip_propose_budget(lengths.data(), lengths.size(), kOverflowRate, &budget), "splitzip_propose_budget");
-    budget = std::min((budget + 15) / 16 * 16, requests_[0].capacity);
+    budget = std::min((budget + 31) / 32 * 32, requests_[0].capacity);
     for (splitzip_cuda_request& request : requests_) request.capacity = budget;
     encode_requests_.upload(requests_.data(), encode_requests_.size());
     batch_.budgets = 1;

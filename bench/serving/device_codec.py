@@ -103,7 +103,7 @@ class Codec:
         self._call("splitzip_get_frame_sizes", tensors, c_size_t(len(pool)), byref(options), byref(sizes), None)
         self.bound = sizes.bound_bytes
         if budget_margin is not None:
-            self.bound = min(int(sizes.known_bytes * (1 + budget_margin)) // 16 * 16 + 16, sizes.bound_bytes)
+            self.bound = min(int(sizes.known_bytes * (1 + budget_margin)) // 32 * 32 + 32, sizes.bound_bytes)
         self.frames = [torch.empty(self.bound, dtype=torch.uint8, device="cuda") for _ in range(slots)]
         self._pinned = torch.zeros(slots * ctypes.sizeof(Slot), dtype=torch.uint8, pin_memory=True)
         self.slots = (Slot * slots).from_address(self._pinned.data_ptr())

@@ -36,7 +36,7 @@ token_counts = torch.full((BLOCKS,), BLOCK, dtype=torch.int32, device=device)
 sample = table.buffers(4)  # once: frames as long as they are, of blocks like those that will be moved
 table.encode(pages[-4:], token_counts[:4], sample)
 budget = propose_budget(sample.frame_bytes.tolist(), overflow_rate=1e-3)
-budget = (budget + 15) // 16 * 16
+budget = (budget + 31) // 32 * 32
 buffers = table.buffers(BLOCKS, frame_bytes=budget)  # once, too, as the descriptors that move its rows
 landing = torch.empty_like(buffers.frames)
 # end budget

@@ -15,8 +15,8 @@ struct EncodeShared {
   TileJob jobs[kStages];
   alignas(16) uint32_t variable[kTileChunks][kVariableWords];  // of each warp
   uint2 encoded[kStages][kTileChunks];                         // record and folded content
-  uint64_t told[kStages][kTileChunks];                         // barriers: the chunk is encoded
   uint32_t pair_table_source[kStages];                         // the tensor
+  uint64_t told[kStages][kTileChunks];                         // barriers: the chunk is encoded
   TileRing<kStages> ring;
 };
 

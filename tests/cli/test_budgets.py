@@ -31,7 +31,7 @@ def test_budgets_hold_what_they_promise(files):
         assert budget["samples"] == 640 // budget["tokens"]
         assert [p["overflow"] for p in budget["proposals"]] == [0.1, 0.01, 0.001]
         sizes = [p["budget_bytes"] for p in budget["proposals"]]
-        assert sizes == sorted(sizes) and sizes[0] >= budget["mean_bytes"] and not any(size % 16 for size in sizes)
+        assert sizes == sorted(sizes) and sizes[0] >= budget["mean_bytes"] and not any(size % 32 for size in sizes)
         for p in budget["proposals"]:
             assert p["ratio"] == pytest.approx(budget["raw_bytes"] / (p["budget_bytes"] + p["overflow"] * budget["raw_bytes"]))
             share = p["held_out_over_budget"] / p["held_out_frames"]

@@ -45,7 +45,8 @@ from ._errors import (
 from ._layout import TYPES, axis_numbers
 from ._tensor import Tensor
 
-ALIGNMENT = 16  # of frames
+ALIGNMENT = 16  # of caches, as the kernels need it, and of frames
+FRAME_ALIGNMENT = 32  # of frames that are encoded at full speed
 MARK_BYTES = 48  # what is in a budget that the frame did not fit in
 
 
@@ -72,7 +73,8 @@ class Buffers:
     """What a call writes to, for up to `len(results)` requests. Any tensors of these types and shapes will do."""
 
     frames: torch.Tensor
-    """uint8 [requests, capacity], rows at multiples of 16 bytes: on the device of the caches, or pinned."""
+    """uint8 [requests, capacity], rows at multiples of 16 bytes, better of 32: on the device of the caches, or
+    pinned."""
     results: torch.Tensor
     """int64 [requests, 2]: length of the frame, and status (0 is well). Likewise; a status that is polled in pinned
     memory comes last."""
@@ -153,7 +155,7 @@ class Table:
         """New memory for batches of so many requests. Frames get `frame_bytes` each, by default as much as any
         needs."""
         capacity = self.frame_bound() if frame_bytes is None else frame_bytes
-        rows = torch.empty((requests, -(-capacity // ALIGNMENT) * ALIGNMENT), dtype=torch.uint8, device=self.device)
+        rows = torch.empty((requests, -(-capacity // FRAME_ALIGNMENT) * FRAME_ALIGNMENT), dtype=torch.uint8, device=self.device)
         return Buffers(
             rows[:, :capacity],
             torch.zeros((requests, 2), dtype=torch.int64, device=self.device),

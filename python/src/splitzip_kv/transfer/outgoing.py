@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # Speeds are measured alone. In a transfer threads wake each other for every frame, and both sides may share memory and processors:
 # bench/planner has what that costs.
 HAND_OVER = 1e-4
-ALIGNMENT = 16  # of budgets
+ALIGNMENT = 32  # of budgets, so that frames one after the other are encoded at full speed
 LEAST_GAIN = 0.05
 
 
