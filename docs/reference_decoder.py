@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+
 class FormatError(Exception):
     """args[0] is the name of the status code in the C interface, without SPLITZIP_ERROR_."""
 
@@ -108,10 +109,9 @@ def decode_codebook_set(data):
         check(max(slot1, slot2) <= 1536 and zero == 0, "slots or reserved field")
         check(all(0 <= x < np.inf and not np.signbit(x) for x in statistics) and max(statistics[:2]) <= 1, "statistics")
         body = reader.take(base_count + name_bytes, 8, "CODEBOOK_CORRUPT")
-        bases, name = body[:base_count], body[base_count:]
+        bases, names = body[:base_count], [*names, body[base_count:]]
         check(len(set(ranks)) == 9 and max(ranks) < 15 and max(bases) < 2 ** TYPES[code][1], "ranks or bases")
         check(identity == (xxh64(struct.pack("<B9sHI", code, ranks, 0, base_count) + bases) or 1), "identity")
-        names.append(name)
         codebooks[identity] = code, *(np.frombuffer(x, np.uint8).astype(int) for x in (ranks, bases))
     check(reader.at == len(data) and len(names) == len(set(names)), "bytes after the last codebook, or a name twice")
     check(all(0 not in t and t == t.decode("utf-8", "replace").encode() for t in [provenance, *names]), "text")

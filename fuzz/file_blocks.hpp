@@ -36,7 +36,7 @@ inline File take_apart(const Bytes& bytes) {
     if (bytes[at] == static_cast<std::uint8_t>(BlockType::kIndex)) break;
     const auto begin = bytes.begin() + static_cast<std::ptrdiff_t>(at + kFilePartBytes);
     file.blocks.push_back({bytes[at], bytes[at + 1], Bytes(begin, begin + static_cast<std::ptrdiff_t>(length))});
-    at += kFilePartBytes + test::round_up_16(length);
+    at += kFilePartBytes + align_up(length, 16);
   }
   return file;
 }

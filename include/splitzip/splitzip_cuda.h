@@ -66,7 +66,7 @@ SPLITZIP_API void splitzip_cuda_table_destroy(splitzip_cuda_table* table);
 
 /* One request: all tensors of the table as one frame. */
 typedef struct splitzip_cuda_request {
-  void* frame;       /* a multiple of 16, better of 32: encoding is up to 9 % faster; NULL: nothing to do, the result is OK */
+  void* frame; /* a multiple of 16, better of 32: encoding is up to 9 % faster; NULL: nothing to do, the result is OK */
   uint64_t capacity; /* encoding: bytes at `frame`; decoding: bytes of the frame; with budgets, both: the budget */
   uint64_t nonce;    /* encoding: to write; decoding: to demand */
 } splitzip_cuda_request;

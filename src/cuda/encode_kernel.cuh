@@ -104,7 +104,8 @@ __global__ void __launch_bounds__(kBlockThreads, encode_tuning(kKernel, kShort).
       write_variable(batch, shared.jobs[claim.again().stage()], variable, start, e.words, lane);
     } else {
       tell(Encoded{});
-      words_before(shared, claim.again(), lane);  // so that each phase of a barrier is waited for, as synccheck wants it
+      words_before(shared, claim.again(),
+                   lane);  // so that each phase of a barrier is waited for, as synccheck wants it
     }
     const Claim<kStages> ended = claim.again();
     if (shared.ring.end_chunk(ended, lane)) {

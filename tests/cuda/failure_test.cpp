@@ -227,8 +227,9 @@ TEST_F(CudaFailure, frames_of_something_else) {
   decode([](auto&, auto&, auto& frame, auto&) { frame[4] ^= 1; }, SPLITZIP_ERROR_UNSUPPORTED_VERSION);
   decode([](auto&, auto&, auto& frame, auto&) { frame[7] ^= 1; }, SPLITZIP_ERROR_UNSUPPORTED_FLAG);
   decode([](auto&, auto&, auto& frame, auto&) { frame[44] ^= 1; }, SPLITZIP_ERROR_CORRUPT_HEADER);
-  decode([](auto&, auto&, auto& frame, auto&) { frame[48 + 2 * 48] ^= 1; }, SPLITZIP_ERROR_CORRUPT_DIRECTORY);  // padding
-  decode([](auto&, auto&, auto& frame, auto&) { frame[160] ^= 1; }, SPLITZIP_ERROR_CORRUPT_DIRECTORY);           // record
+  decode([](auto&, auto&, auto& frame, auto&) { frame[48 + 2 * 48] ^= 1; },
+         SPLITZIP_ERROR_CORRUPT_DIRECTORY);                                                             // padding
+  decode([](auto&, auto&, auto& frame, auto&) { frame[160] ^= 1; }, SPLITZIP_ERROR_CORRUPT_DIRECTORY);  // record
 }
 
 // Request r has byte r of its frame damaged; those after the frame's length have none. Nothing in a frame may be anything.

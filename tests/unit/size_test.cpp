@@ -230,8 +230,9 @@ TEST(Sizes, LimitOfChunks) {
   tensor.tokens_per_unit = 1;
   ASSERT_EQ(status({tensor}), SPLITZIP_OK);
   EXPECT_EQ(sizes.chunk_count, kMost);
-  EXPECT_EQ(sizes.known_bytes, 96 + round_up_section(std::uint64_t{kMost} * 2) + round_up_section(std::uint64_t{kMost} * 4) +
-                                   (std::uint64_t{1} << 21) * 4 + round_up_section(std::uint64_t{kMost} * 16));
+  EXPECT_EQ(sizes.known_bytes, 96 + round_up_section(std::uint64_t{kMost} * 2) +
+                                   round_up_section(std::uint64_t{kMost} * 4) + (std::uint64_t{1} << 21) * 4 +
+                                   round_up_section(std::uint64_t{kMost} * 16));
   // In two tensors.
   EXPECT_EQ(status({tensor, tensor}), SPLITZIP_ERROR_TOO_LARGE);
   splitzip_tensor half = tensor;

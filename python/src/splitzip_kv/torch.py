@@ -155,7 +155,9 @@ class Table:
         """New memory for batches of so many requests. Frames get `frame_bytes` each, by default as much as any
         needs."""
         capacity = self.frame_bound() if frame_bytes is None else frame_bytes
-        rows = torch.empty((requests, -(-capacity // FRAME_ALIGNMENT) * FRAME_ALIGNMENT), dtype=torch.uint8, device=self.device)
+        rows = torch.empty(
+            (requests, -(-capacity // FRAME_ALIGNMENT) * FRAME_ALIGNMENT), dtype=torch.uint8, device=self.device
+        )
         return Buffers(
             rows[:, :capacity],
             torch.zeros((requests, 2), dtype=torch.int64, device=self.device),
