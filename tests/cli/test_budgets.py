@@ -3,16 +3,27 @@
 
 import json
 
+import numpy as np
 import pytest
 
 import kv
 from conftest import message, run
 
 
+def with_outliers(tensors, seed):
+    """A tenth of the tokens has exponents that no codebook of the others codes, so frames differ in length."""
+    random = np.random.default_rng(seed)
+    for name, dtype, shape, data in tensors:
+        values = np.frombuffer(data, "<u2").reshape(shape).copy()
+        values[:, random.random(shape[1]) < 0.1] ^= 0x2000
+        yield name, dtype, shape, values.tobytes()
+
+
 @pytest.fixture
 def files(work):
     for name, seed in (("sample", 1), ("other", 50)):
-        (work / f"{name}.safetensors").write_bytes(kv.safetensors(kv.cache(layers=2, heads=3, tokens=640, seed=seed)))
+        tensors = list(with_outliers(kv.cache(layers=2, heads=3, tokens=640, seed=seed), seed))
+        (work / f"{name}.safetensors").write_bytes(kv.safetensors(tensors))
     return work
 
 
@@ -55,7 +66,7 @@ def test_axes_and_modes(files):
     tiered = calibrate("--budget-tokens", "64")["budgets"]
     for r, f, t in zip(raw, fixed4, tiered):
         assert r["mean_bytes"] > f["mean_bytes"] > t["mean_bytes"]
-        assert r["proposals"][0]["budget_bytes"] - r["mean_bytes"] < 16  # the length never differs
+        assert r["proposals"][0]["budget_bytes"] - r["mean_bytes"] < 32  # the length never differs
     (files / "short.safetensors").write_bytes(kv.safetensors(kv.cache(layers=1, heads=3, tokens=20, seed=1)))
     swapped = calibrate("--budget-tokens", "1", "--axes", "token,head,dim", sample="short.safetensors")["budgets"]
     assert swapped[0]["raw_bytes"] == 20 * 32 * 2
