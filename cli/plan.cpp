@@ -58,6 +58,14 @@ std::vector<std::uint64_t> usual_sizes() {
   return sizes;
 }
 
+/// Numbers of another kind would be converted without a word, or without a meaning.
+std::uint32_t thread_count(const Json& document) {
+  const Json& threads = document.at("threads");
+  if (!threads.is_number_unsigned() || threads.get<std::uint64_t>() > UINT32_MAX)
+    throw Error("threads is " + threads.dump() + ", not a number of threads");
+  return threads.get<std::uint32_t>();
+}
+
 /// What `splitzip bench --json` wrote for one input.
 std::vector<splitzip_codec_speed> load_speeds(const std::string& path) {
   Input input(path);
@@ -68,7 +76,7 @@ std::vector<splitzip_codec_speed> load_speeds(const std::string& path) {
     for (const Json& result : document.at("results")) {
       const auto rate = [&](const char* field) { return result.at(field).at("median").get<double>() * 1e9; };
       speeds.push_back({.mode = mode_by_name(result.at("mode").get<std::string>()),
-                        .budget = document.at("threads").get<std::uint32_t>(),
+                        .budget = thread_count(document),
                         .ratio = result.at("ratio").get<double>(),
                         .encode_bytes_per_second = rate("encode_gb_per_s"),
                         .encode_seconds = result.at("encode_call_seconds").get<double>(),

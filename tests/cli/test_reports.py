@@ -249,6 +249,12 @@ def test_plan_of_no_speeds(text):
     assert "is not what splitzip bench --json writes" in message("plan", "--speeds", "-", "--link", "1GB/s", input=text)
 
 
+@pytest.mark.parametrize("threads", [-1, 1e300, 2**32, 2.5, True])
+def test_plan_of_an_impossible_number_of_threads(speeds, threads):
+    text = json.dumps({**json.loads(speeds), "threads": threads}).encode()
+    assert "not a number of threads" in message("plan", "--speeds", "-", "--link", "1GB/s", input=text)
+
+
 def test_plan_of_impossible_speeds(speeds):
     facts = json.loads(speeds)
     facts["results"][1]["ratio"] = 0
