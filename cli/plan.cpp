@@ -62,7 +62,7 @@ std::vector<std::uint64_t> usual_sizes() {
 std::uint32_t thread_count(const Json& document) {
   const Json& threads = document.at("threads");
   if (!threads.is_number_unsigned() || threads.get<std::uint64_t>() > UINT32_MAX)
-    throw Error("threads is " + threads.dump() + ", not a number of threads");
+    throw Error("threads is " + printable(threads.dump()) + ", not a number of threads");
   return threads.get<std::uint32_t>();
 }
 
